@@ -1,0 +1,1 @@
+"""Hydra configuration tree: one for every command. A package so that `pkg://inkling_core.conf` resolves."""

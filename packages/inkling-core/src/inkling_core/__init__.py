@@ -1,0 +1,1 @@
+"""The Inkling family, defined once. Exports nothing heavy: import the submodule you need."""

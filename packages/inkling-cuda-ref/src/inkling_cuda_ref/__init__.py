@@ -1,0 +1,1 @@
+"""Triton reference for Inkling. Metadata only for now; see README.md."""

@@ -1,0 +1,1 @@
+"""Inkling on Gaudi 2. Metadata only for now; see README.md."""

@@ -1,0 +1,1 @@
+"""Parse and render the Inkling chat format."""
