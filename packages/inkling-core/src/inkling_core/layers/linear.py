@@ -1,0 +1,29 @@
+"""Bare weight holders, so that a module's parameter path is the published tensor name.
+
+Not initialised: parameters are born on the meta device with the shape this rank owns, and
+`Decoder.load_weights` puts the checkpoint's tensors in their place.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
+    """A frozen parameter without storage."""
+    return nn.Parameter(torch.empty(shape, dtype=dtype, device="meta"), requires_grad=False)
+
+
+class Weight(nn.Module):
+    """One tensor called `weight`."""
+
+    def __init__(self, *shape: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = parameter(*shape, dtype=dtype)
+
+
+class Linear(Weight):
+    """`y = x @ weight.T`, no bias anywhere in the family."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight)

@@ -1,0 +1,76 @@
+"""Mixture of experts: router, routed experts, shared experts, one sum over the ranks.
+
+Not the choice or the weights (`ops.router`) and not the expert math (`ops.experts`). Every rank
+holds a slice of the width of every expert, so routing is replicated and needs no exchange.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from inkling_core.backend import BoundOps
+from inkling_core.config import InklingConfig
+from inkling_core.layers.linear import parameter
+from inkling_core.parallel import TensorParallel
+
+
+class Gate(nn.Module):
+    """Router tensors: routed rows first, then the shared ones; the bias covers routed rows only."""
+
+    def __init__(self, config: InklingConfig, dtype: torch.dtype) -> None:
+        super().__init__()
+        num_rows = config.n_routed_experts + config.n_shared_experts
+        self.weight = parameter(num_rows, config.hidden_size, dtype=dtype)
+        self.bias = parameter(config.n_routed_experts, dtype=torch.float32)
+        self.global_scale = parameter(1, dtype=torch.float32)
+
+
+class RoutedExperts(nn.Module):
+    """`w13_weight [E, 2I, D]` interleaved, `w2_weight [E, D, I]`."""
+
+    def __init__(self, config: InklingConfig, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        experts, hidden = config.n_routed_experts, config.hidden_size
+        self.w13_weight = parameter(experts, 2 * width, hidden, dtype=dtype)
+        self.w2_weight = parameter(experts, hidden, width, dtype=dtype)
+
+
+class SharedExperts(nn.Module):
+    """The always-on experts, same layout under their own published names."""
+
+    def __init__(self, config: InklingConfig, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        experts, hidden = config.n_shared_experts, config.hidden_size
+        self.shared_w13_weight = parameter(experts, 2 * width, hidden, dtype=dtype)
+        self.shared_w2_weight = parameter(experts, hidden, width, dtype=dtype)
+
+
+class MoE(nn.Module):
+    """`[T, D]` -> `[T, D]`, summed over the ranks."""
+
+    def __init__(
+        self, config: InklingConfig, ops: BoundOps, tp: TensorParallel, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        width = tp.shard(config.moe_intermediate_size, "moe_intermediate_size")
+        self.gate = Gate(config, dtype)
+        self.experts = RoutedExperts(config, width, dtype)
+        self.shared_experts = SharedExperts(config, width, dtype)
+        self.num_chosen, self.num_shared = config.num_experts_per_tok, config.n_shared_experts
+        self.route_scale, self.ops, self.tp = config.route_scale, ops, tp
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        gate, routed, shared = self.gate, self.experts, self.shared_experts
+        ids_TK, weights_TK, gamma_TS = self.ops.router(
+            x_TD,
+            gate.weight,
+            gate.bias,
+            gate.global_scale,
+            self.num_chosen,
+            self.num_shared,
+            self.route_scale,
+        )
+        out_TD = self.ops.experts(x_TD, ids_TK, weights_TK, routed.w13_weight, routed.w2_weight)
+        shared_TD = self.ops.shared_experts(
+            x_TD, gamma_TS, shared.shared_w13_weight, shared.shared_w2_weight
+        )
+        return self.tp.all_reduce(out_TD + shared_TD)
