@@ -1,0 +1,20 @@
+"""Spellings of the special tokens of the chat format; ids come from a vocabulary."""
+
+from __future__ import annotations
+
+MESSAGE_USER = "<|message_user|>"
+MESSAGE_MODEL = "<|message_model|>"
+MESSAGE_SYSTEM = "<|message_system|>"
+MESSAGE_TOOL = "<|message_tool|>"
+CONTENT_TEXT = "<|content_text|>"
+CONTENT_THINKING = "<|content_thinking|>"
+CONTENT_IMAGE = "<|content_image|>"
+CONTENT_AUDIO_INPUT = "<|content_audio_input|>"
+CONTENT_XML = "<|content_xml|>"
+CONTENT_INVOKE_TOOL_JSON = "<|content_invoke_tool_json|>"
+CONTENT_INVOKE_TOOL_TEXT = "<|content_invoke_tool_text|>"
+CONTENT_TOOL_ERROR = "<|content_tool_error|>"
+CONTENT_MODEL_END_SAMPLING = "<|content_model_end_sampling|>"
+AUDIO_END = "<|audio_end|>"
+END_MESSAGE = "<|end_message|>"
+END_OF_TEXT = "<|endoftext|>"
