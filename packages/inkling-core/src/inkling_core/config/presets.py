@@ -18,30 +18,30 @@ from typing import Any
 
 from inkling_core.config.schema import AudioConfig, InklingConfig, MtpConfig, VisionConfig
 
-_SHARED: dict[str, Any] = dict(
-    vocab_size=201024,
-    unpadded_vocab_size=200058,
-    head_dim=128,
-    num_key_value_heads=8,
-    d_rel=16,
-    sliding_window=512,
-    rel_extent=1024,
-    dense_layer_count=2,
-    n_routed_experts=256,
-    num_experts_per_tok=6,
-    n_shared_experts=2,
-    route_scale=8.0,
-    conv_kernel_size=4,
-    rms_norm_eps=1e-6,
-    log_scaling_n_floor=128000,
-    log_scaling_alpha=0.1,
-    max_position_embeddings=1048576,
+_SHARED: dict[str, Any] = {
+    "vocab_size": 201024,
+    "unpadded_vocab_size": 200058,
+    "head_dim": 128,
+    "num_key_value_heads": 8,
+    "d_rel": 16,
+    "sliding_window": 512,
+    "rel_extent": 1024,
+    "dense_layer_count": 2,
+    "n_routed_experts": 256,
+    "num_experts_per_tok": 6,
+    "n_shared_experts": 2,
+    "route_scale": 8.0,
+    "conv_kernel_size": 4,
+    "rms_norm_eps": 1e-6,
+    "log_scaling_n_floor": 128000,
+    "log_scaling_alpha": 0.1,
+    "max_position_embeddings": 1048576,
     # the published eos (end of sampling) and the end-of-text id of the o200k vocabulary
-    stop_token_ids=(200006, 199999),
-    mtp=MtpConfig(num_layers=8, local_layer_ids=(0, 2, 4, 5, 6, 7)),
-    vision=VisionConfig(num_layers=4, patch_size=40, temporal_patch_size=2, num_channels=3),
-    audio=AudioConfig(n_mel_bins=80, mel_vocab_size=16),
-)
+    "stop_token_ids": (200006, 199999),
+    "mtp": MtpConfig(num_layers=8, local_layer_ids=(0, 2, 4, 5, 6, 7)),
+    "vision": VisionConfig(num_layers=4, patch_size=40, temporal_patch_size=2, num_channels=3),
+    "audio": AudioConfig(n_mel_bins=80, mel_vocab_size=16),
+}
 
 
 def _every_sixth_global(num_layers: int) -> tuple[int, ...]:

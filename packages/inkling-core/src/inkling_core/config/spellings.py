@@ -17,6 +17,11 @@ from __future__ import annotations
 
 from typing import Any
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 NAMES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",),
     "hidden_size": ("hidden_size",),
@@ -75,42 +80,40 @@ SAME_AS: dict[str, str] = {
 }
 """Keys that could differ per layer kind but are equal in every released model."""
 
-LAYOUT = frozenset(
+LAYOUT = _names(
     "intermediate_size moe_intermediate_size dense_intermediate_size local_layer_ids layer_types "
     "dense_mlp_idx mlp_layer_types num_mtp_layers mtp_local_layer_ids chain_hidden_post_norm "
-    "eos_token_id dtype torch_dtype model_type".split()
+    "eos_token_id dtype torch_dtype model_type"
 )
 """Keys of `text_config` that `read` interprets one by one."""
 
-IGNORED = frozenset(
+IGNORED = _names(
     # bookkeeping of transformers and training-time settings: no effect on what is computed
     "_name_or_path architectures auto_map transformers_version initializer_range use_cache "
     "attention_dropout bos_token_id pad_token_id rms_norm_eps_moe_gate return_dict "
     "output_attentions output_hidden_states id2label label2id problem_type chunk_size_feed_forward "
     "is_encoder_decoder _attn_implementation attn_implementation "
     # ids of placeholders for images and audio: text is all that is served
-    "image_token_id audio_token_id image_bos_token_id audio_bos_token_id".split()
+    "image_token_id audio_token_id image_bos_token_id audio_bos_token_id"
 )
 
-TOP = frozenset(
+TOP = _names(
     "text_config vision_config audio_config mtp_config model_type eos_token_id dtype torch_dtype "
-    "tie_word_embeddings".split()
+    "tie_word_embeddings"
 )
 
-MTP = frozenset(
-    "num_nextn_predict_layers local_layer_ids chain_hidden_post_norm local_extent".split()
-)
+MTP = _names("num_nextn_predict_layers local_layer_ids chain_hidden_post_norm")
 
-VISION = frozenset(
+VISION = _names(
     "model_type vision_encoder_type decoder_dmodel text_hidden_size patch_size temporal_patch_size "
     "n_channels num_channels n_layers num_hidden_layers use_vision_norm hidden_size "
-    "num_attention_heads rms_norm_eps dtype torch_dtype".split()
+    "num_attention_heads rms_norm_eps dtype torch_dtype"
 )
 
-AUDIO = frozenset(
+AUDIO = _names(
     "model_type decoder_dmodel text_hidden_size n_mel_bins num_codebooks mel_vocab_size "
     "codebook_size bias dmel_min_value dmel_max_value use_audio_norm audio_mode rms_norm_eps "
-    "hidden_size dtype torch_dtype".split()
+    "hidden_size dtype torch_dtype"
 )
 
 SECOND_GENERATION = frozenset({"inkling2", "inkling2_text", "inkling2_loop", "inkling2_loop_text"})

@@ -16,11 +16,25 @@ if TYPE_CHECKING:
     from inkling_core.config.schema import InklingConfig
 
 POSITIVE_INTS = (
-    "vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads "
-    "swa_num_key_value_heads head_dim d_rel sliding_window rel_extent intermediate_size "
-    "moe_intermediate_size n_routed_experts num_experts_per_tok n_shared_experts "
-    "conv_kernel_size max_position_embeddings unpadded_vocab_size"
-).split()
+    "vocab_size",
+    "unpadded_vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "swa_num_key_value_heads",
+    "head_dim",
+    "d_rel",
+    "sliding_window",
+    "rel_extent",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "n_shared_experts",
+    "conv_kernel_size",
+    "max_position_embeddings",
+)
 POSITIVE_FLOATS = ("route_scale", "logits_mup_width_multiplier", "rms_norm_eps")
 DTYPES = ("bfloat16", "float32")
 
