@@ -1,0 +1,106 @@
+"""Sorts the arguments after a command's name: Hydra's flags, `name=value` overrides, free text, secrets.
+
+Not a parser of values: Hydra's grammar reads those. This exists because "12+7=?" looks like an override to
+Hydra, and because a secret must not enter a config that flags like `--cfg job` print.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from inkling_core.cli.mistakes import UsageError
+from inkling_core.cli.schema import SECRETS
+from inkling_core.naming import suggestion
+
+HIDDEN = "***"
+TAKES_VALUE = {"--cfg", "-c", "--package", "-p", "--info", "-i", "--config-dir", "-cd"}
+BARE = {"--help", "-h", "--hydra-help", "--resolve", "--shell-completion", "-sc", "--run", "-r"}
+REFUSED = {"--multirun", "-m", "--config-path", "-cp", "--config-name", "-cn"}
+_KEY = re.compile(r"^(?:\+\+|\+|~)?[A-Za-z_][\w.@:/-]*$")
+
+
+@dataclass
+class Arguments:
+    """`hydra`: what Hydra gets; `help`: a help page was asked for; `secrets`: values kept from Hydra."""
+
+    hydra: list[str] = field(default_factory=list)
+    help: bool = False
+    secrets: dict[str, str] = field(default_factory=dict)
+
+
+def sort_arguments(argv: Sequence[str], known: Iterable[str], text: str | None) -> Arguments:
+    """Raises UsageError where an argument is none of the four kinds.
+
+    known: names of settings and config groups; text: the setting that takes free text, or None.
+    """
+    names, out, words, rest = set(known), Arguments(), list[str](), list(argv)
+    while rest:
+        item = rest.pop(0)
+        if item == "--":
+            words, rest = words + rest, []
+        elif item in ("--help", "-h"):
+            out.help = True
+        elif _is_flag(item, names):
+            takes = item in TAKES_VALUE and rest and not rest[0].startswith("-")
+            out.hydra += [item, rest.pop(0)] if takes else [item]
+        elif _is_override(item, names, text):
+            out.hydra.append(_without_secret(item, out.secrets))
+        else:
+            words.append(item)
+    if words and text is None:
+        raise UsageError(f"{words[0]!r} is not `name=value`; {suggestion(words[0], names)}")
+    if words and text is not None:
+        out.hydra.append(f"{text}={quoted(' '.join(words))}")
+    return out
+
+
+def quoted(text: str) -> str:
+    r"""`text` as a value of Hydra's grammar that composes to exactly `text`.
+
+    Two layers: OmegaConf reads `${` as an interpolation unless a backslash stands before it (and backslashes
+    right before that are doubled); Hydra's quotes then escape a quote and the backslashes before it.
+    """
+    literal = re.sub(r"(\\*)\$\{", lambda found: found.group(1) * 2 + r"\${", text)
+    escaped = re.sub(r"(\\*)('|$)", lambda found: found.group(1) * 2 + ("\\'" if found.group(2) else ""), literal)
+    return f"'{escaped}'"
+
+
+def _is_flag(item: str, names: set[str]) -> bool:
+    if not item.startswith("-") or item == "-":
+        return False
+    flag = item.split("=")[0]
+    if flag in REFUSED:
+        raise UsageError(f"{flag} is not supported: one command, one configuration")
+    if flag in TAKES_VALUE | BARE:
+        return True
+    name = flag.lstrip("-").replace("-", "_")
+    if name in names:
+        raise UsageError(f"{item}: settings are written without dashes: {name}=VALUE")
+    raise UsageError(
+        f"unknown flag {flag}; {suggestion(flag, TAKES_VALUE | BARE)} (text that begins with a dash goes after --)"
+    )
+
+
+def _is_override(item: str, names: set[str], text: str | None) -> bool:
+    """Whether `item` is `name=value`. For a command with free text a key must be known or look like a slip."""
+    key, equals, _ = item.partition("=")
+    if item.startswith("~") and _KEY.match(item):
+        return True
+    if not equals or not _KEY.match(key):
+        return False
+    head = re.split(r"[.@/]", key.lstrip("+~"))[0]
+    if text is None or head in names or head == "hydra":
+        return True
+    # `max_tokns=5` is a slip to be told about; `x=1, y=2, x+y=?` and `e=?` are questions.
+    return len(head) > 2 and not re.search(r"\s", item) and not item.endswith("?")
+
+
+def _without_secret(item: str, secrets: dict[str, str]) -> str:
+    key, _, value = item.partition("=")
+    name = key.lstrip("+")
+    if name not in SECRETS or value in ("", "null"):
+        return item
+    secrets[name] = value.strip("'\"")
+    return f"{key}='{HIDDEN}'"

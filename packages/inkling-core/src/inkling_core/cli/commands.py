@@ -1,0 +1,126 @@
+"""Which commands there are: ours as a table, other packages' through the entry-point group `inkling.commands`.
+
+Not what they do: each row names a settings class and a function, both `module:attribute`, imported only
+when the command runs. An entry point of another package is a function that takes the list of remaining
+arguments and returns an exit status or None.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+GROUP = "inkling.commands"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command whose settings Hydra composes from `conf/<config>.yaml`.
+
+    name: as typed, words apart by one space; summary: one line for the list; text: the setting that takes
+    free text from the command line, if any; examples: command lines that a newcomer can copy.
+    """
+
+    name: str
+    config: str
+    summary: str
+    settings_path: str
+    run_path: str
+    examples: tuple[str, ...]
+    text: str | None = None
+
+    def settings(self) -> type:
+        """The settings class. Imports its module, which must not need torch."""
+        return load(self.settings_path)
+
+    def runner(self) -> Callable[[Any], Any]:
+        """The function that does the work. May import torch, vLLM and the rest."""
+        return load(self.run_path)
+
+
+_ROWS = (
+    Command(
+        "serve",
+        "serve",
+        "OpenAI-compatible server (vLLM) for the embedded nano model or any checkpoint",
+        "inkling_core.serving.settings:ServeSettings",
+        "inkling_core.serving.server:serve",
+        (
+            "inkling serve",
+            "inkling serve checkpoint=DIR port=8100 max_model_len=4096",
+            "inkling serve preset=smoke --cfg job",
+        ),
+    ),
+    Command(
+        "generate",
+        "generate",
+        "one answer without a server",
+        "inkling_core.cli.settings:GenerateSettings",
+        "inkling_core.generate_text:run",
+        ('inkling generate "12+7=?"', 'inkling generate checkpoint=DIR max_tokens=64 -- "x=1, y=?"'),
+        text="prompt",
+    ),
+    Command(
+        "eval",
+        "eval",
+        "held-out accuracy per task of a nano model",
+        "inkling_core.cli.settings:EvalSettings",
+        "inkling_core.nano.eval:run",
+        ("inkling eval", "inkling eval cases=50 tasks=[sums,needles]"),
+    ),
+    Command(
+        "gates",
+        "gates",
+        "correctness checks of a running server, with report and exit status",
+        "inkling_core.cli.settings:GatesSettings",
+        "inkling_core.gates.run:run",
+        ("inkling gates url=http://127.0.0.1:8000", "inkling gates out=gates.json"),
+    ),
+    Command(
+        "logits",
+        "logits",
+        "logits of given token ids, to compare with another implementation",
+        "inkling_core.cli.settings:LogitsSettings",
+        "inkling_core.logits_file:run",
+        ("inkling logits checkpoint=DIR prompts=FILE.jsonl out=FILE.safetensors dtype=float32",),
+    ),
+    Command(
+        "checkpoint info",
+        "checkpoint_info",
+        "parameters, bytes, and bytes per card of a checkpoint or a published configuration",
+        "inkling_core.cli.settings:CheckpointInfoSettings",
+        "inkling_core.weights.info:run",
+        ("inkling checkpoint info", "inkling checkpoint info checkpoint=DIR tensor_parallel=8"),
+    ),
+    Command(
+        "checkpoint tiny",
+        "checkpoint_tiny",
+        "write a small random checkpoint in the published format",
+        "inkling_core.cli.settings:CheckpointTinySettings",
+        "inkling_core.weights.tiny:run",
+        ("inkling checkpoint tiny out=DIR seed=1",),
+    ),
+)
+BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
+
+# Commands that belong to a package that may be absent: name -> distribution.
+ELSEWHERE = {
+    "doctor": "inkling-hpu",
+    "plan": "inkling-hpu",
+    "parsers": "inkling-parsers",
+}
+
+
+def from_packages() -> dict[str, EntryPoint]:
+    """Commands that installed packages add, by name. Built-in names cannot be replaced."""
+    found = entry_points(group=GROUP)
+    return {point.name: point for point in found if point.name not in BUILT_IN}
+
+
+def load(path: str) -> Any:
+    """`package.module:attribute` imported."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)
