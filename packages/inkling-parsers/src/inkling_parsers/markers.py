@@ -52,6 +52,9 @@ class Marker(str, Enum):
     BEGIN_OF_TEXT = "<|begin_of_text|>"
     UNNAMED = "<|unused|>"
 
+    def __str__(self) -> str:
+        return str(self.value)
+
     @property
     def role(self) -> str | None:
         """`user`, `model`, `system` or `tool` for a role marker, else None."""

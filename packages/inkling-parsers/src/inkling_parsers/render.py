@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from inkling_parsers import markers
 from inkling_parsers.canonical_json import write_json
 from inkling_parsers.effort import DEFAULT_EFFORT, MAX_EFFORT, effort_text, resolve_effort
+from inkling_parsers.markers import Marker
 from inkling_parsers.messages import Call, Message, Part, read_messages, read_tools
 from inkling_parsers.render_errors import Place, RenderError, shown
 
@@ -30,13 +30,13 @@ FlavorName = Literal["vllm", "owner"]
 Media = Literal["image", "audio"]
 
 _ROLE_MARKERS = {
-    "user": markers.MESSAGE_USER,
-    "assistant": markers.MESSAGE_MODEL,
-    "system": markers.MESSAGE_SYSTEM,
-    "developer": markers.MESSAGE_SYSTEM,
-    "tool": markers.MESSAGE_TOOL,
+    "user": Marker.MESSAGE_USER,
+    "assistant": Marker.MESSAGE_MODEL,
+    "system": Marker.MESSAGE_SYSTEM,
+    "developer": Marker.MESSAGE_SYSTEM,
+    "tool": Marker.MESSAGE_TOOL,
 }
-_OTHER_SPELLINGS = {markers.CONTENT_XML: "<|unused_200024|>"}
+_OTHER_SPELLINGS = {Marker.CONTENT_XML: "<|unused_200024|>"}
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -131,7 +131,7 @@ def render(
 
     writer = _Writer(rules, refuse_media)
     if declared:
-        writer.block("system", markers.CONTENT_XML, _tools_json(declared), "tool_declare")
+        writer.block("system", Marker.CONTENT_XML, _tools_json(declared), "tool_declare")
     for message in read:
         if level is not None and message.role not in _SYSTEM_ROLES:
             writer.effort(level)
@@ -140,7 +140,7 @@ def render(
     if level is not None:
         writer.effort(level)
     if add_generation_prompt:
-        writer.special(markers.MESSAGE_MODEL)
+        writer.special(Marker.MESSAGE_MODEL)
     return Rendered(tuple(writer.segments))
 
 
@@ -194,7 +194,7 @@ class _Writer:
     names_by_call: dict[str, str] = field(default_factory=dict)
 
     def special(self, marker: str) -> None:
-        self.segments.append(Segment("s", marker))
+        self.segments.append(Segment("s", str(marker)))
 
     def ordinary(self, text: str) -> None:
         if text:
@@ -205,24 +205,24 @@ class _Writer:
         self.ordinary(name)
         self.special(kind)
         self.ordinary(text)
-        self.special(markers.END_MESSAGE)
+        self.special(Marker.END_MESSAGE)
 
     def effort(self, level: float) -> None:
         text = effort_text(level, zero=self.rules.effort_zero)
-        self.block("system", markers.CONTENT_TEXT, text)
+        self.block("system", Marker.CONTENT_TEXT, text)
 
     def message(self, message: Message) -> None:
         if message.role == "tool":
             self.tool_result(message)
             return
         if message.reasoning:
-            self.block(message.role, markers.CONTENT_THINKING, message.reasoning)
+            self.block(message.role, Marker.CONTENT_THINKING, message.reasoning)
         for part in self.parts(message):
             self.part(message.role, part)
         for call in message.calls:
             self.call(call)
         if message.role == "assistant":
-            self.special(markers.CONTENT_MODEL_END_SAMPLING)
+            self.special(Marker.CONTENT_MODEL_END_SAMPLING)
 
     def parts(self, message: Message) -> tuple[Part, ...]:
         says_nothing = message.blank and not message.reasoning and not message.calls
@@ -232,18 +232,18 @@ class _Writer:
 
     def part(self, role: str, part: Part, name: str = "") -> None:
         if part.kind == "text":
-            self.block(role, markers.CONTENT_TEXT, part.text, name)
+            self.block(role, Marker.CONTENT_TEXT, part.text, name)
             return
         if part.kind in self.refuse_media:
             raise part.place.error(f"is {part.kind} input, which this server does not take")
         self.special(_ROLE_MARKERS[role])
         self.ordinary(name)
         if part.kind == "image":
-            self.special(markers.CONTENT_IMAGE)
+            self.special(Marker.CONTENT_IMAGE)
         else:
-            self.special(markers.CONTENT_AUDIO_INPUT)
-            self.special(markers.AUDIO_END)
-        self.special(markers.END_MESSAGE)
+            self.special(Marker.CONTENT_AUDIO_INPUT)
+            self.special(Marker.AUDIO_END)
+        self.special(Marker.END_MESSAGE)
 
     def call(self, call: Call) -> None:
         place = call.place.key("function").key("arguments")
@@ -253,7 +253,7 @@ class _Writer:
         args = write_json(dict(members), place, sort_keys=self.rules.sorts_nested_arguments)
         name = write_json(call.name, call.place.key("function").key("name"))
         payload = f'{{"name":{name},"args":{args}}}'
-        self.block("assistant", markers.CONTENT_INVOKE_TOOL_JSON, payload, call.name)
+        self.block("assistant", Marker.CONTENT_INVOKE_TOOL_JSON, payload, call.name)
         if call.id:
             self.names_by_call[call.id] = call.name
 
@@ -269,7 +269,7 @@ class _Writer:
             if part.kind != "text":
                 raise part.place.error(f"a tool result must be text, got {part.kind}")
         text = "".join(part.text for part in message.parts)
-        self.block("tool", markers.CONTENT_TEXT, text, name)
+        self.block("tool", Marker.CONTENT_TEXT, text, name)
 
 
 def _sorted_members(arguments: Mapping[str, Any], place: Place) -> dict[str, Any]:
