@@ -19,6 +19,6 @@ def near_name(word: str, known: Iterable[str]) -> str | None:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`did you mean 'port'?`, or `known: a, b, c` when nothing is close."""
-    names = sorted(known)
+    names = sorted(set(known))
     match = near_name(word, names)
     return f"did you mean {match!r}?" if match else f"known: {', '.join(names)}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inkling_core.cli.mistakes import UsageError
 from inkling_core.cli.schema import SECRETS
-from inkling_core.naming import suggestion
+from inkling_core.naming import near_name
 
 HIDDEN = "***"
 TAKES_VALUE = {"--cfg", "-c", "--package", "-p", "--info", "-i", "--config-dir", "-cd"}
@@ -23,9 +23,11 @@ _KEY = re.compile(r"^(?:\+\+|\+|~)?[A-Za-z_][\w.@:/-]*$")
 
 @dataclass
 class Arguments:
-    """`hydra`: what Hydra gets; `help`: a help page was asked for; `secrets`: values kept from Hydra."""
+    """`flags` and `overrides`: what Hydra gets, in that order (argparse wants its positional arguments in one
+    run); `help`: a help page was asked for; `secrets`: values kept from Hydra."""
 
-    hydra: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    overrides: list[str] = field(default_factory=list)
     help: bool = False
     secrets: dict[str, str] = field(default_factory=dict)
 
@@ -43,17 +45,25 @@ def sort_arguments(argv: Sequence[str], known: Iterable[str], text: str | None) 
         elif item in ("--help", "-h"):
             out.help = True
         elif _is_flag(item, names):
-            takes = item in TAKES_VALUE and rest and not rest[0].startswith("-")
-            out.hydra += [item, rest.pop(0)] if takes else [item]
+            out.flags += [item, *_value_of(item, rest)]
         elif _is_override(item, names, text):
-            out.hydra.append(_without_secret(item, out.secrets))
+            out.overrides.append(_without_secret(item, out.secrets))
         else:
             words.append(item)
     if words and text is None:
-        raise UsageError(f"{words[0]!r} is not `name=value`; {suggestion(words[0], names)}")
+        match = near_name(words[0], names)
+        hint = f"; did you mean {match}=VALUE?" if match else " (--help lists the settings)"
+        raise UsageError(f"{words[0]!r} is not `name=value`{hint}")
     if words and text is not None:
-        out.hydra.append(f"{text}={quoted(' '.join(words))}")
+        out.overrides.append(f"{text}={quoted(' '.join(words))}")
     return out
+
+
+def _value_of(flag: str, rest: list[str]) -> list[str]:
+    """The value of `flag`, taken from `rest`; `--info` alone means all of it."""
+    if flag in TAKES_VALUE and rest and not rest[0].startswith("-") and "=" not in rest[0]:
+        return [rest.pop(0)]
+    return ["all"] if flag in ("--info", "-i") else []
 
 
 def quoted(text: str) -> str:
@@ -75,12 +85,12 @@ def _is_flag(item: str, names: set[str]) -> bool:
         raise UsageError(f"{flag} is not supported: one command, one configuration")
     if flag in TAKES_VALUE | BARE:
         return True
-    name = flag.lstrip("-").replace("-", "_")
-    if name in names:
-        raise UsageError(f"{item}: settings are written without dashes: {name}=VALUE")
-    raise UsageError(
-        f"unknown flag {flag}; {suggestion(flag, TAKES_VALUE | BARE)} (text that begins with a dash goes after --)"
-    )
+    match = near_name(flag.lstrip("-").replace("-", "_"), names)
+    if match:
+        raise UsageError(f"{item}: settings are written without dashes: {match}=VALUE")
+    match = near_name(flag, TAKES_VALUE | BARE)
+    hint = f"did you mean {match}?" if match else "text that begins with a dash goes after --"
+    raise UsageError(f"unknown flag {flag}; {hint}")
 
 
 def _is_override(item: str, names: set[str], text: str | None) -> bool:

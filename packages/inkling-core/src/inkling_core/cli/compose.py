@@ -19,8 +19,9 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from inkling_core.cli import schema
+from inkling_core.cli.arguments import Arguments
 from inkling_core.cli.commands import Command
-from inkling_core.cli.mistakes import UsageError, explain, missing_values, with_near_name
+from inkling_core.cli.mistakes import UsageError, explain, missing_values, unknown_key, with_near_name
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -55,14 +56,13 @@ def prepare() -> None:
     schema.register()
 
 
-def settings_for(command: Command, arguments: Sequence[str], secrets: dict[str, str]) -> Any | None:
+def settings_for(command: Command, arguments: Arguments) -> Any | None:
     """The composed and checked settings, or None where a flag such as `--cfg job` was answered instead.
 
     Raises UsageError for every mistake in the arguments.
     """
-    cls = command.settings()
-    config = _run_hydra(command, arguments)
-    return None if config is None else _to_settings(cls, config, secrets)
+    config = _run_hydra(command, [*arguments.flags, *arguments.overrides, *QUIET])
+    return None if config is None else _to_settings(command, config, arguments.secrets)
 
 
 def compose(command: Command, arguments: Sequence[str]) -> DictConfig:
@@ -99,33 +99,31 @@ def _initialized() -> Iterator[None]:
             yield
 
 
-def missing_of(config: DictConfig) -> list[str]:
-    """Names that have no value yet."""
-    from omegaconf import OmegaConf
-
-    return sorted(str(key) for key in OmegaConf.missing_keys(config))
-
-
 def _run_hydra(command: Command, arguments: Sequence[str]) -> DictConfig | None:
     import hydra
 
     composed: list[DictConfig] = []
     prepare()
     run = hydra.main(version_base="1.3", config_path=CONF, config_name=command.config)(composed.append)
-    with _explained(command), _argv([f"inkling {command.name}", *arguments, *QUIET]):
+    with _explained(command), _argv([f"inkling {command.name}", *arguments]):
         run()
     return composed[0] if composed else None
 
 
-def _to_settings(cls: type, config: DictConfig, secrets: dict[str, str]) -> Any:
+def _to_settings(command: Command, config: DictConfig, secrets: dict[str, str]) -> Any:
     from omegaconf import OmegaConf
 
-    missing = missing_of(config)
-    if missing:
-        raise UsageError(missing_values(missing, cls))
-    values = OmegaConf.to_container(config, resolve=True)
+    cls = command.settings()
+    with _explained(command):
+        missing = sorted(str(key) for key in OmegaConf.missing_keys(config))
+        if missing:
+            raise UsageError(missing_values(missing, cls))
+        composed = OmegaConf.to_container(config, resolve=True)
+    values = {str(key): value for key, value in composed.items()}  # type: ignore[union-attr]  # a DictConfig gives a dict
+    for name in values.keys() - set(schema.field_names(cls)):  # let in by `+name=value`
+        raise UsageError(unknown_key(name, cls, groups(command)))
     try:
-        return schema.settings_from(cls, {str(k): v for k, v in {**values, **secrets}.items()})  # type: ignore[dict-item]  # a DictConfig gives a dict
+        return schema.settings_from(cls, {**values, **secrets})
     except ValueError as error:
         raise UsageError(with_near_name(str(error))) from error
 

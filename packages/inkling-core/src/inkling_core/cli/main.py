@@ -93,13 +93,13 @@ def run(command: Command, rest: Sequence[str]) -> int:
     from inkling_core.cli import compose
 
     groups = compose.groups(command)
-    known = [*schema.field_help(command.settings()), *groups]
+    known = [*schema.field_names(command.settings()), *groups]
     sorted_ = sort_arguments(rest, known, command.text)
     if sorted_.help:
-        config = compose.compose(command, [item for item in sorted_.hydra if item[0] != "-"])
+        config = compose.compose(command, sorted_.overrides)
         print(pages.command_page(command, _as_typed(config), groups))
         return 0
-    settings = compose.settings_for(command, sorted_.hydra, sorted_.secrets)
+    settings = compose.settings_for(command, sorted_)
     if settings is None:
         return 0
     print(shown(command, settings), file=sys.stderr)

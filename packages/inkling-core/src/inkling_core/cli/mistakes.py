@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from inkling_core.cli.schema import field_help
+from inkling_core.cli.schema import field_help, field_names
 from inkling_core.naming import near_name, suggestion
 
 
@@ -18,35 +18,42 @@ class UsageError(Exception):
 def explain(error: Exception, settings: type, groups: dict[str, list[str]]) -> str:
     """One line for `error`, raised while composing `settings`; `groups`: config groups and their options."""
     from hydra.errors import ConfigCompositionException, MissingConfigException, OverrideParseException
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+    from omegaconf.errors import (
+        ConfigAttributeError,
+        ConfigKeyError,
+        InterpolationResolutionError,
+        OmegaConfBaseException,
+    )
 
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={option}: no such option; {suggestion(option, error.options)}"
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} is not `name=value`: {_first_line(error.message)}"
-    cause = _find(error, (ConfigKeyError, ConfigAttributeError, ValidationError))
+    cause = _find(error, (OmegaConfBaseException,))
     if isinstance(cause, ConfigKeyError | ConfigAttributeError):
-        return unknown_key(str(cause.full_key or cause.key), settings, groups)
-    if isinstance(cause, ValidationError):
-        return f"{cause.full_key}: {_first_line(str(cause.msg))}{_about(settings, cause.full_key)}"
+        return unknown_key(str(cause.full_key), settings, groups)
+    if isinstance(cause, InterpolationResolutionError):
+        return f"missing {cause.full_key}=...: {_first_line(str(cause))}"
+    if isinstance(cause, OmegaConfBaseException):
+        return f"{cause.full_key}: {_first_line(str(cause))}{_about(settings, cause.full_key)}"
     if isinstance(error, ConfigCompositionException):
         missing = re.search(r"Could not override '([^'.]+)", str(error))
-        if missing and missing.group(1) not in field_help(settings):
+        if missing and missing.group(1) not in field_names(settings):
             return unknown_key(missing.group(1), settings, groups)
     return _first_line(str(error))
 
 
 def unknown_key(key: str, settings: type, groups: dict[str, list[str]]) -> str:
     """The message for a name that is neither a setting nor a config group."""
-    known = [*field_help(settings), *groups]
+    known = [*field_names(settings), *groups]
     return f"no setting {key!r}; {suggestion(key, known)}"
 
 
 def missing_values(names: list[str], settings: type) -> str:
     """The message for settings that the user has to give and did not."""
     explained = field_help(settings)
-    return "missing " + "; ".join(f"{name}=... ({explained[name]})" for name in names)
+    return "missing " + "; ".join(f"{name}=... ({explained.get(name, 'required')})" for name in names)
 
 
 def with_near_name(message: str) -> str:
@@ -62,13 +69,12 @@ def _about(settings: type, key: str | None) -> str:
 
 
 def _find(error: BaseException | None, kinds: tuple[type, ...]) -> BaseException | None:
-    """The innermost cause of one of `kinds` in the chain of `error`."""
-    found = None
+    """The outermost cause of one of `kinds` in the chain of `error` that says which key it is about."""
     while error is not None:
-        if isinstance(error, kinds):
-            found = error
+        if isinstance(error, kinds) and getattr(error, "full_key", None):
+            return error
         error = error.__cause__ or error.__context__
-    return found
+    return None
 
 
 def _first_line(text: str) -> str:

@@ -34,9 +34,14 @@ def structured(settings: type) -> type:
     return dataclasses.make_dataclass(settings.__name__, fields)
 
 
+def field_names(settings: type) -> list[str]:
+    """Names of the settings, in order."""
+    return [field.name for field in dataclasses.fields(settings)]
+
+
 def field_help(settings: type) -> dict[str, str]:
     """Field name -> explanation, from the `name: text` paragraphs of the class docstring."""
-    names = [field.name for field in dataclasses.fields(settings)]
+    names = field_names(settings)
     found: dict[str, str] = {}
     current: list[str] = []
     for line in textwrap.dedent(settings.__doc__ or "").splitlines():
