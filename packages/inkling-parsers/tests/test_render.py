@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from inkling_parsers.markers import SpecialTokens
 from inkling_parsers.render import Rendered, plain_encoder, render
 from inkling_parsers.render_errors import RenderError
 
@@ -310,6 +311,18 @@ def test_the_published_spelling_of_content_xml_is_found() -> None:
     }
     rendered = render(user("x"), [{"function": {"name": "f"}}])
     assert rendered.ids(by_characters, ids) == rendered.ids(by_characters, SPECIAL_IDS)
+
+
+def test_special_tokens_of_a_vocabulary_serve_as_ids() -> None:
+    vocabulary = {**SPECIAL_IDS, "<|unused_199998|>": 0x120000, "a": 97}
+    tokens = SpecialTokens.from_vocab(vocabulary)
+    rendered = render(user("x"), [{"function": {"name": "f"}}])
+    assert rendered.ids(by_characters, tokens) == rendered.ids(by_characters, SPECIAL_IDS)
+    with pytest.raises(RenderError, match="plain_encoder"):  # an unnamed slot is special too
+        rendered.ids(lambda text: [0x120000], tokens)
+    safe = plain_encoder(with_specials, tokens)
+    hostile = render(user(HOSTILE))
+    assert hostile.ids(safe, tokens) == hostile.ids(by_characters, SPECIAL_IDS)
 
 
 def test_a_marker_without_an_id_is_named() -> None:

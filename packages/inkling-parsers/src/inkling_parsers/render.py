@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from inkling_parsers.canonical_json import write_json
 from inkling_parsers.effort import DEFAULT_EFFORT, MAX_EFFORT, effort_text, resolve_effort
-from inkling_parsers.markers import Marker
+from inkling_parsers.markers import ALIASES, Marker, SpecialTokens
 from inkling_parsers.messages import Call, Message, Part, read_messages, read_tools
 from inkling_parsers.render_errors import Place, RenderError, shown
 
@@ -36,7 +36,6 @@ _ROLE_MARKERS = {
     "developer": Marker.MESSAGE_SYSTEM,
     "tool": Marker.MESSAGE_TOOL,
 }
-_OTHER_SPELLINGS = {Marker.CONTENT_XML: "<|unused_200024|>"}
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -59,19 +58,25 @@ class Rendered:
         return "".join(segment.text for segment in self.segments)
 
     def ids(
-        self, encode_ordinary: Callable[[str], Iterable[int]], special_ids: Mapping[str, int]
+        self,
+        encode_ordinary: Callable[[str], Iterable[int]],
+        special_ids: Mapping[str, int] | SpecialTokens,
     ) -> list[int]:
         """Token ids of the prompt.
 
-        `encode_ordinary` encodes text in which nothing is special; `special_ids` maps marker
-        spellings to ids and may hold the whole special vocabulary. Raises RenderError where a
-        marker has no id, or where the encoder turns text into one of `special_ids`.
+        `encode_ordinary` encodes text in which nothing is special; `special_ids` is a vocabulary's
+        SpecialTokens, or a mapping of marker spellings to ids (best of the whole special
+        vocabulary). Raises RenderError where a marker has no id, or where the encoder turns text
+        into one of `special_ids`.
         """
-        reserved = frozenset(special_ids.values())
+        id_of = _ids_by_spelling(special_ids)
+        reserved = _reserved_ids(special_ids)
         ids: list[int] = []
         for kind, text in self.segments:
             if kind == "s":
-                ids.append(_special_id(special_ids, text))
+                if text not in id_of:
+                    raise RenderError(None, "special_ids", f"has no id for {text}")
+                ids.append(id_of[text])
                 continue
             encoded = list(encode_ordinary(text))
             if not reserved.isdisjoint(encoded):
@@ -144,24 +149,32 @@ def render(
     return Rendered(tuple(writer.segments))
 
 
-def _special_id(special_ids: Mapping[str, int], marker: str) -> int:
-    # The published vocabulary lists content_xml under its slot's number.
-    for spelling in (marker, _OTHER_SPELLINGS.get(marker, marker)):
-        if spelling in special_ids:
-            return special_ids[spelling]
-    raise RenderError(None, "special_ids", f"has no id for {marker}")
+def _ids_by_spelling(special_ids: Mapping[str, int] | SpecialTokens) -> dict[str, int]:
+    if isinstance(special_ids, SpecialTokens):
+        return {marker.value: id_ for marker, id_ in special_ids.ids.items()}
+    aliases = {ALIASES[name].value: id_ for name, id_ in special_ids.items() if name in ALIASES}
+    return {**aliases, **special_ids}
+
+
+def _reserved_ids(special_ids: Mapping[str, int] | SpecialTokens) -> frozenset[int]:
+    if isinstance(special_ids, SpecialTokens):
+        return frozenset(special_ids.markers)
+    return frozenset(special_ids.values())
 
 
 def plain_encoder(
-    encode: Callable[[str], Sequence[int]], special_ids: Mapping[str, int]
+    encode: Callable[[str], Sequence[int]], special_ids: Mapping[str, int] | SpecialTokens
 ) -> Callable[[str], list[int]]:
     """`encode`, made safe for a tokenizer that maps spelled markers to their special ids.
 
     A text in which `encode` finds a special token is encoded again in pieces, cut inside each
     marker spelling, so that no piece spells one. Other text is encoded as it was.
     """
-    reserved = frozenset(special_ids.values())
-    spellings = sorted(special_ids, key=len, reverse=True)
+    reserved = _reserved_ids(special_ids)
+    if isinstance(special_ids, SpecialTokens):
+        spellings = list(special_ids.names.values())
+    else:
+        spellings = list(special_ids)
 
     def encode_plain(text: str) -> list[int]:
         whole = list(encode(text))
