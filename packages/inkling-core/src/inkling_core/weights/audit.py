@@ -1,0 +1,150 @@
+"""A checkpoint folder against what its configuration says it must hold, before any tensor is read.
+
+Every fault of the folder comes out in one `CheckpointError`: damaged files, missing, unexpected,
+misshapen and mistyped tensors. What is left unread on purpose is counted, not hidden.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inkling_core.config.errors import near_name
+from inkling_core.weights.errors import CheckpointError
+from inkling_core.weights.header import StoredTensor
+from inkling_core.weights.manifest import Manifest, read_manifest
+from inkling_core.weights.names import SKIPPED_PREFIXES, TensorSpec, text_tensors
+
+if TYPE_CHECKING:
+    from inkling_core.config import InklingConfig
+
+log = logging.getLogger("inkling_core.weights")
+
+STORED_DTYPES = ("BF16", "F32")
+QUANTISED_MARKS = ("_packed", "_scale", ".scale", ".scale2", "_scale_inv", "_amax")
+FOREIGN = {
+    "model.language_model.": "the in-memory names of transformers",
+    "model.layers.": "the names of a text-only save of transformers",
+    "language_model.": "the in-memory names of transformers",
+    "base_model.model.": "a LoRA adapter",
+}
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A part left unread on purpose: its tensors and bytes on disk."""
+
+    part: str
+    tensors: int
+    num_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.tensors} tensors, {self.num_bytes / 1e9:.3f} GB"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A sound checkpoint: each expected tensor with its place, and what is skipped."""
+
+    directory: Path
+    tensors: tuple[tuple[TensorSpec, StoredTensor], ...]
+    skipped: tuple[Skipped, ...]
+    remarks: tuple[str, ...]
+
+
+def audit(directory: str | Path, config: InklingConfig) -> Audit:
+    """Checks the whole folder; opens headers only.
+
+    Raises:
+        CheckpointError: lists every problem.
+    """
+    folder = Path(directory)
+    manifest = read_manifest(folder)
+    expected = {spec.name: spec for spec in text_tensors(config)}
+    problems = list(manifest.problems)
+    if manifest.tensors:
+        problems += _name_problems(manifest, expected)
+        problems += _form_problems(manifest, expected)
+    if problems:
+        raise CheckpointError(folder, problems)
+    pairs = tuple((spec, manifest.tensors[name]) for name, spec in expected.items())
+    found = Audit(folder, pairs, tuple(_skipped(manifest)), tuple(manifest.remarks))
+    for line in (*found.remarks, *(f"skipped on purpose, {one}" for one in found.skipped)):
+        log.info("%s: %s", folder.name, line)
+    return found
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(tuple(SKIPPED_PREFIXES.values()))
+
+
+def _name_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[str]:
+    found = {name for name in manifest.tensors if not _is_skipped(name)}
+    if not found & set(expected):
+        return [_nothing_fits(found, expected)]
+    missing = [name for name in expected if name not in found]
+    unexpected = sorted(found - set(expected))
+    problems = []
+    for name in missing:
+        near = near_name(name, unexpected)
+        hint = f"; is {near!r} meant?" if near else ""
+        problems.append(f"{name}: missing, expected {list(expected[name].shape)}{hint}")
+    for name in unexpected:
+        shape = list(manifest.tensors[name].shape)
+        problems.append(f"{name}: unexpected, {shape}{_unexpected_hint(name, missing, expected)}")
+    return problems
+
+
+def _unexpected_hint(name: str, missing: list[str], expected: dict[str, TensorSpec]) -> str:
+    if name.endswith(QUANTISED_MARKS):
+        return "; quantised weights are not read yet, use the bf16 release"
+    near = near_name(name, missing)
+    if near:
+        return f"; is it {near!r}?"
+    layers = sum(key.endswith(".attn_norm.weight") for key in expected)
+    head = name.removeprefix("model.llm.layers.").split(".")[0]
+    if head.isdigit() and int(head) >= layers:
+        return f"; config.json says num_hidden_layers = {layers}"
+    return ""
+
+
+def _nothing_fits(found: set[str], expected: dict[str, TensorSpec]) -> str:
+    first = min(found, default=None)
+    for prefix, meaning in FOREIGN.items():
+        if first is not None and any(name.startswith(prefix) for name in found):
+            sample = min(name for name in found if name.startswith(prefix))
+            return (
+                f"none of the {len(expected)} expected tensors: {sample!r} and others are {meaning}"
+                "; save the top-level multimodal class, which writes names like "
+                f"{next(iter(expected))!r}"
+            )
+    return (
+        f"none of the {len(expected)} expected tensors ({next(iter(expected))!r}, ...) "
+        f"among {len(found)} found ({first!r}, ...): another model's checkpoint"
+    )
+
+
+def _form_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[str]:
+    problems = []
+    for name, spec in expected.items():
+        stored = manifest.tensors.get(name)
+        if stored is None:
+            continue
+        if stored.shape != spec.shape:
+            problems.append(
+                f"{name}: shape {list(stored.shape)}, config.json implies {list(spec.shape)}"
+            )
+        if stored.dtype not in STORED_DTYPES:
+            problems.append(f"{name}: dtype {stored.dtype}, expected {' or '.join(STORED_DTYPES)}")
+    return problems
+
+
+def _skipped(manifest: Manifest) -> list[Skipped]:
+    skipped = []
+    for part, prefix in SKIPPED_PREFIXES.items():
+        sizes = [one.num_bytes for name, one in manifest.tensors.items() if name.startswith(prefix)]
+        if sizes:
+            skipped.append(Skipped(part, len(sizes), sum(sizes)))
+    return skipped

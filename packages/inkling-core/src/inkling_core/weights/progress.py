@@ -1,0 +1,88 @@
+"""Progress of a load: a bar with a rate on a terminal, a log line each 10 % elsewhere.
+
+It counts bytes that others read. `mode` is "auto" (bar where stderr is a terminal, else log),
+"bar", "log" or "off"; a rank other than 0 should pass "off".
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+log = logging.getLogger("inkling_core.weights")
+
+MODES = ("auto", "bar", "log", "off")
+STEP = 10  # per cent between two log lines
+
+
+class LoadProgress:
+    """Context manager; call `advance` with each tensor's bytes."""
+
+    def __init__(self, what: str, total_bytes: int, mode: str = "auto") -> None:
+        if mode not in MODES:
+            raise ValueError(f"progress = {mode!r}: use one of {', '.join(MODES)}")
+        if mode == "auto":
+            mode = "bar" if sys.stderr.isatty() else "log"
+        self.what, self.total, self.mode = what, total_bytes, mode
+        self.done = 0
+        self._started = time.perf_counter()
+        self._told = 0
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> LoadProgress:
+        if self.mode == "bar":
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self.what, total=self.total)
+        return self
+
+    def advance(self, num_bytes: int) -> None:
+        """Counts `num_bytes` more as read."""
+        self.done += num_bytes
+        if self._bar is not None:
+            self._bar.advance(self._task, num_bytes)
+        elif self.mode == "log":
+            self._log_step()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _log_step(self) -> None:
+        percent = 100 * self.done // max(self.total, 1)
+        if percent < self._told + STEP:
+            return
+        self._told = percent - percent % STEP
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        log.info(
+            "%s: %d %% (%.2f of %.2f GB, %.2f GB/s)",
+            self.what,
+            self._told,
+            self.done / 1e9,
+            self.total / 1e9,
+            self.done / 1e9 / seconds,
+        )
