@@ -1,0 +1,37 @@
+"""From a checkpoint folder to a decoder that can run: configuration, weights, this rank's shard.
+
+Not the reading itself: `config` validates the geometry, `weights` the tensors; each lists every
+problem of the folder at once, before anything is computed.
+"""
+
+from pathlib import Path
+
+import torch
+
+from inkling_core.backend import REFERENCE, Backend
+from inkling_core.config import InklingConfig
+from inkling_core.model import Decoder
+from inkling_core.parallel import SINGLE, TensorParallel
+from inkling_core.weights.loader import load
+
+
+def load_decoder(
+    directory: Path | str,
+    backend: Backend = REFERENCE,
+    tp: TensorParallel = SINGLE,
+    dtype: torch.dtype = torch.float32,
+) -> Decoder:
+    """The decoder of a folder in the published format.
+
+    Args:
+        directory: holds `config.json` and the safetensors files.
+        backend: who computes the ops.
+        tp: this rank and its collectives.
+        dtype: of activations and large weights.
+
+    Raises:
+        ConfigError, CheckpointError: everything that is wrong with the folder.
+    """
+    config = InklingConfig.from_checkpoint(directory)
+    weights = load(directory, config, dtype=dtype, tp_rank=tp.rank, tp_size=tp.size)
+    return Decoder(config, backend, tp, dtype).load_weights(weights.items())
