@@ -1,9 +1,10 @@
 """Settings of the commands that have no module of their own to keep them.
 
-Not the YAML values (`conf/`) and not Hydra's schema (`schema.py` derives it). One convention for every
-settings class, here and in the owners' modules (`serving/settings.py`): a frozen dataclass, each field
-explained in the class docstring as `name: what it does`, limits checked in `__post_init__` with a
-ValueError. The help page, Hydra's types and the messages about mistakes all read from it.
+Not the YAML values (`conf/`) and not Hydra's schema (`schema.py` derives it). One convention for
+every settings class, here and in the owners' modules (`serving/settings.py`): a frozen dataclass,
+each field explained in the class docstring as `name: what it does`, limits checked in
+`__post_init__` with a ValueError. The help page, Hydra's types and the messages about mistakes all
+read from it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class GenerateSettings:
     checkpoint: folder in the published format; null is the embedded nano model.
     dtype: arithmetic of the weights; auto keeps the checkpoint's own.
     max_tokens: most tokens to generate, at least 1.
-    effort: thinking effort, none, minimal, low, medium, high, xhigh, max or a number in 0..0.99; null leaves it out.
+    effort: thinking effort, none, minimal, low, medium, high, xhigh, max or a number in 0..0.99;
+    null leaves it out.
     ignore_stop: go on after a stop token (for timing).
     """
 
@@ -94,7 +96,8 @@ class GatesSettings:
     url: address of a running server of ours, without /v1.
     model: served name; null asks the server.
     api_key: key of the server, if it has one; better given as the variable INKLING_API_KEY.
-    checkpoint: folder of the dense reference for answers and log-probabilities; null is the embedded nano model.
+    checkpoint: folder of the dense reference for answers and log-probabilities; null is the
+    embedded nano model.
     gates: names of the gates to run; an empty list runs all of them.
     out: JSON report to write; null prints it only.
     timeout: seconds that one request may take.
@@ -118,14 +121,17 @@ class GatesSettings:
 class CheckpointInfoSettings:
     """Settings of `inkling checkpoint info`.
 
-    checkpoint: folder in the published format, a config.json, or a preset (nano, inkling, inkling_small).
+    checkpoint: folder in the published format, a config.json, or a preset (nano, inkling,
+    inkling_small).
     tensor_parallel: number of cards that the bytes per card are given for.
     tensors: list each tensor with its shape, dtype and rule.
+    json: print one JSON object in place of tables.
     """
 
     checkpoint: str = "nano"
     tensor_parallel: int = 8
     tensors: bool = False
+    json: bool = False
 
     def __post_init__(self) -> None:
         check_at_least("tensor_parallel", self.tensor_parallel, 1)
@@ -138,14 +144,19 @@ class CheckpointTinySettings:
     out: folder to make; it must not exist yet, or be empty.
     seed: seed of the random weights.
     dtype: dtype of the stored weights, float32 or bfloat16.
+    shards: number of safetensors files; above 1 an index is written too.
+    tokenizer: write a byte-level tokenizer too, so that the checkpoint can be served.
     """
 
     out: str = REQUIRED
     seed: int = 0
     dtype: str = "bfloat16"
+    shards: int = 1
+    tokenizer: bool = True
 
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES[1:])
+        check_at_least("shards", self.shards, 1)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from inkling_core.config import spellings
-from inkling_core.config.errors import Problem, near_name
+from inkling_core.config.errors import Problem
+from inkling_core.naming import near_name
 
 _ABSENT = object()
 

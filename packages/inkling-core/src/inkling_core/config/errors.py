@@ -5,7 +5,6 @@ It only carries the findings. `validate` and `read` decide what a fault is.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +32,6 @@ class ConfigError(ValueError):
         lines = [f"{source}: {len(self.problems)} problem(s)"]
         lines += [f"  - {problem}" for problem in self.problems]
         super().__init__("\n".join(lines))
-
-
-def near_name(word: str, known: Iterable[str]) -> str | None:
-    """The known name that `word` most likely meant, or None."""
-    matches = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inkling_core.config.errors import near_name
+from rich.filesize import decimal
+
+from inkling_core.naming import near_name
 from inkling_core.weights.errors import CheckpointError
 from inkling_core.weights.header import StoredTensor
 from inkling_core.weights.manifest import Manifest, read_manifest
@@ -41,7 +43,7 @@ class Skipped:
     num_bytes: int
 
     def __str__(self) -> str:
-        return f"{self.part}: {self.tensors} tensors, {self.num_bytes / 1e9:.3f} GB"
+        return f"{self.part}: {self.tensors} tensors, {decimal(self.num_bytes)}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Audit:
     remarks: tuple[str, ...]
 
 
-def audit(directory: str | Path, config: InklingConfig) -> Audit:
+def validate(directory: str | Path, config: InklingConfig) -> Audit:
     """Checks the whole folder; opens headers only.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 SHOWN = 60  # lines of one message; `problems` holds every one
 
 
-class CheckpointError(Exception):
+class CheckpointError(ValueError):
     """A checkpoint that cannot be loaded. `problems` lists everything found, in full."""
 
     def __init__(self, directory: object, problems: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inkling_core.weights.audit import Audit, audit
+from inkling_core.weights.audit import Audit, validate
 from inkling_core.weights.header import DTYPE_BYTES
 from inkling_core.weights.progress import LoadProgress
 from inkling_core.weights.reader import read_tensors
@@ -64,7 +64,7 @@ def stream(
 ) -> Iterator[tuple[str, Tensor]]:
     """As `load`, one (name, tensor) at a time; the checks are done when this returns."""
     check_tp(config, tp_rank, tp_size)
-    checked = audit(directory, config)
+    checked = validate(directory, config)
     bar = LoadProgress(
         f"loading {checked.directory.name}", _bytes_to_read(checked, tp_size), progress
     )

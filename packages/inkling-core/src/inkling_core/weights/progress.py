@@ -12,6 +12,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -79,10 +80,10 @@ class LoadProgress:
         self._told = percent - percent % STEP
         seconds = max(time.perf_counter() - self._started, 1e-9)
         log.info(
-            "%s: %d %% (%.2f of %.2f GB, %.2f GB/s)",
+            "%s: %d %% (%s of %s, %s/s)",
             self.what,
             self._told,
-            self.done / 1e9,
-            self.total / 1e9,
-            self.done / 1e9 / seconds,
+            decimal(self.done),
+            decimal(self.total),
+            decimal(int(self.done / seconds)),
         )

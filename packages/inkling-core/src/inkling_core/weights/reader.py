@@ -1,8 +1,9 @@
 """Reads tensors or a rank's part of them from memory-mapped safetensors files, one at a time.
 
 It trusts an `Audit` (names, shapes and dtypes are right) and knows no progress bar: `loader` does.
-Beyond the tensors handed out, at most one tensor's bytes are held: the part read, while it is
-converted. Files are mapped, so what is not read is not loaded.
+Files are mapped, so what is not read is not loaded. What is handed out owns its memory: a view of
+the mapping would change, or crash the process, when the file is replaced under it. So beyond the
+tensors handed out, at most the pages of the one being copied are held.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def read_tensors(
                 for spec, _ in pairs:
                     part = _read_part(file, spec, tp_rank, tp_size)
                     held = torch.float32 if spec.held_float32 else dtype
-                    yield spec, part.to(held).contiguous()
+                    yield spec, part.to(held, copy=True, memory_format=torch.contiguous_format)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(audit.directory, [f"{path.name}: {error}"]) from error
 

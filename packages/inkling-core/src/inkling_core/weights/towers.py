@@ -13,7 +13,7 @@ steps, each at most once and in order; with more, the nearest each. First and la
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import ceil, log, prod
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ def hmlp_widths(vision: VisionConfig, hidden_size: int) -> list[tuple[int, int]]
     """(input width, output width) of each linear layer, in order."""
     grids = _chosen_grids(vision)
     widths = []
-    for index, (start, end) in enumerate(zip(grids, grids[1:], strict=False)):
+    for index, (start, end) in enumerate(pairwise(grids)):
         merged = (end[0] // start[0]) * (end[1] // start[1]) ** 2
         last = index == vision.num_layers - 1
         widths.append((start[2] * merged, hidden_size if last else end[2]))
