@@ -77,11 +77,20 @@ def read_messages(messages: Iterable[Any], *, unique_keys: bool) -> list[Message
 
 def read_tools(tools: Any, place: Place) -> tuple[Mapping[str, Any], ...]:
     """Tool declarations with exactly the four members that the prompt shows."""
-    return tuple(_read_tool(tool, spot) for tool, spot in _items(tools, place))
+    return tuple(_read_tool(tool, spot) for tool, spot in read_items(tools, place))
+
+
+def read_tool_strictness(tools: Any, place: Place) -> tuple[bool, ...]:
+    """For each tool whether it says `strict: true`; the prompt does not show it, a grammar may."""
+    return tuple(
+        read_fields(read_fields(tool, spot).get("function"), spot.key("function")).get("strict")
+        is True
+        for tool, spot in read_items(tools, place)
+    )
 
 
 def _read_message(value: Any, place: Place, unique_keys: bool) -> Message:
-    fields = _object(value, place)
+    fields = read_fields(value, place)
     role = fields.get("role")
     if role not in ROLES:
         expected = ", ".join(ROLES)
@@ -124,7 +133,7 @@ def _read_parts(content: Any, place: Place) -> tuple[Part, ...]:
 def _read_part(value: Any, place: Place) -> Part:
     if isinstance(value, str):
         return Part("text", _text(value, place), place)
-    fields = _object(value, place)
+    fields = read_fields(value, place)
     part_type = fields.get("type")
     kind = _PART_KINDS.get(part_type) if part_type is None or isinstance(part_type, str) else None
     if kind is None:
@@ -135,13 +144,13 @@ def _read_part(value: Any, place: Place) -> Part:
 
 
 def _read_calls(value: Any, place: Place, unique_keys: bool) -> tuple[Call, ...]:
-    return tuple(_read_call(call, spot, unique_keys) for call, spot in _items(value, place))
+    return tuple(_read_call(call, spot, unique_keys) for call, spot in read_items(value, place))
 
 
 def _read_call(value: Any, place: Place, unique_keys: bool) -> Call:
-    fields = _object(value, place)
+    fields = read_fields(value, place)
     spot = place.key("function")
-    function = _object(fields.get("function"), spot)
+    function = read_fields(fields.get("function"), spot)
     arguments = _read_arguments(function.get("arguments"), spot.key("arguments"), unique_keys)
     return Call(
         id=_optional_text(fields, "id", place),
@@ -162,9 +171,9 @@ def _read_arguments(value: Any, place: Place, unique_keys: bool) -> Mapping[str,
 
 
 def _read_tool(value: Any, place: Place) -> Mapping[str, Any]:
-    fields = _object(value, place)
+    fields = read_fields(value, place)
     spot = place.key("function")
-    function = _object(fields.get("function"), spot)
+    function = read_fields(fields.get("function"), spot)
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, Mapping):
         kind = type(parameters).__name__
@@ -184,7 +193,8 @@ def _name(function: Mapping[str, Any], place: Place) -> str:
     return name
 
 
-def _items(value: Any, place: Place) -> Iterable[tuple[Any, Place]]:
+def read_items(value: Any, place: Place) -> Iterable[tuple[Any, Place]]:
+    """The elements of the list that stands at `place`, each with its own place; none for null."""
     if value is None:
         return
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
@@ -193,7 +203,8 @@ def _items(value: Any, place: Place) -> Iterable[tuple[Any, Place]]:
         yield item, place.item(index)
 
 
-def _object(value: Any, place: Place) -> Mapping[str, Any]:
+def read_fields(value: Any, place: Place) -> Mapping[str, Any]:
+    """The members of the object that stands at `place`; `model_dump()` is asked if there."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
