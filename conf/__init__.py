@@ -1,1 +1,4 @@
-"""Hydra configuration tree: one for every command. A package so that `pkg://inkling_core.conf` resolves."""
+"""Hydra configuration tree: one for every command.
+
+A package so that `pkg://inkling_core.conf` resolves.
+"""

@@ -1,7 +1,8 @@
-"""Sorts the arguments after a command's name: Hydra's flags, `name=value` overrides, free text, secrets.
+"""Sorts the arguments after a command's name: Hydra's flags, `name=value` overrides, free text,
+secrets.
 
-Not a parser of values: Hydra's grammar reads those. This exists because "12+7=?" looks like an override to
-Hydra, and because a secret must not enter a config that flags like `--cfg job` print.
+Not a parser of values: Hydra's grammar reads those. This exists because "12+7=?" looks like an
+override to Hydra, and because a secret must not enter a config that flags like `--cfg job` print.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _KEY = re.compile(r"^(?:\+\+|\+|~)?[A-Za-z_][\w.@:/-]*$")
 
 @dataclass
 class Arguments:
-    """`flags` and `overrides`: what Hydra gets, in that order (argparse wants its positional arguments in one
-    run); `help`: a help page was asked for; `secrets`: values kept from Hydra."""
+    """`flags` and `overrides`: what Hydra gets, in that order (argparse wants its positional
+    arguments in one run); `help`: a help page was asked for; `secrets`: values kept from Hydra."""
 
     flags: list[str] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
@@ -69,11 +70,14 @@ def _value_of(flag: str, rest: list[str]) -> list[str]:
 def quoted(text: str) -> str:
     r"""`text` as a value of Hydra's grammar that composes to exactly `text`.
 
-    Two layers: OmegaConf reads `${` as an interpolation unless a backslash stands before it (and backslashes
-    right before that are doubled); Hydra's quotes then escape a quote and the backslashes before it.
+    Two layers: OmegaConf reads `${` as an interpolation unless a backslash stands before it (and
+    backslashes right before that are doubled); Hydra's quotes then escape a quote and the
+    backslashes before it.
     """
     literal = re.sub(r"(\\*)\$\{", lambda found: found.group(1) * 2 + r"\${", text)
-    escaped = re.sub(r"(\\*)('|$)", lambda found: found.group(1) * 2 + ("\\'" if found.group(2) else ""), literal)
+    escaped = re.sub(
+        r"(\\*)('|$)", lambda found: found.group(1) * 2 + ("\\'" if found.group(2) else ""), literal
+    )
     return f"'{escaped}'"
 
 
@@ -94,7 +98,8 @@ def _is_flag(item: str, names: set[str]) -> bool:
 
 
 def _is_override(item: str, names: set[str], text: str | None) -> bool:
-    """Whether `item` is `name=value`. For a command with free text a key must be known or look like a slip."""
+    """Whether `item` is `name=value`. For a command with free text a key must be known or look like
+    a slip."""
     key, equals, _ = item.partition("=")
     if item.startswith("~") and _KEY.match(item):
         return True

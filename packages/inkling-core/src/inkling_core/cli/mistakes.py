@@ -1,6 +1,8 @@
-"""Turns what Hydra and OmegaConf raise into one line a user can act on: the value, the limit, the way out.
+"""Turns what Hydra and OmegaConf raise into one line a user can act on: the value, the limit, the
+way out.
 
-Not a check of its own: values are refused by Hydra's types and by the settings classes; this only explains.
+Not a check of its own: values are refused by Hydra's types and by the settings classes; this only
+explains.
 """
 
 from __future__ import annotations
@@ -16,8 +18,13 @@ class UsageError(Exception):
 
 
 def explain(error: Exception, settings: type, groups: dict[str, list[str]]) -> str:
-    """One line for `error`, raised while composing `settings`; `groups`: config groups and their options."""
-    from hydra.errors import ConfigCompositionException, MissingConfigException, OverrideParseException
+    """One line for `error`, raised while composing `settings`; `groups`: config groups and their
+    options."""
+    from hydra.errors import (
+        ConfigCompositionException,
+        MissingConfigException,
+        OverrideParseException,
+    )
     from omegaconf.errors import (
         ConfigAttributeError,
         ConfigKeyError,
@@ -53,7 +60,9 @@ def unknown_key(key: str, settings: type, groups: dict[str, list[str]]) -> str:
 def missing_values(names: list[str], settings: type) -> str:
     """The message for settings that the user has to give and did not."""
     explained = field_help(settings)
-    return "missing " + "; ".join(f"{name}=... ({explained.get(name, 'required')})" for name in names)
+    return "missing " + "; ".join(
+        f"{name}=... ({explained.get(name, 'required')})" for name in names
+    )
 
 
 def with_near_name(message: str) -> str:
@@ -69,7 +78,8 @@ def _about(settings: type, key: str | None) -> str:
 
 
 def _find(error: BaseException | None, kinds: tuple[type, ...]) -> BaseException | None:
-    """The outermost cause of one of `kinds` in the chain of `error` that says which key it is about."""
+    """The outermost cause of one of `kinds` in the chain of `error` that says which key it is
+    about."""
     while error is not None:
         if isinstance(error, kinds) and getattr(error, "full_key", None):
             return error

@@ -34,7 +34,7 @@ def overview() -> str:
         "",
         *table(rows),
         "",
-        "Start with `inkling serve`, or `inkling generate \"12+7=?\"` without a server.",
+        'Start with `inkling serve`, or `inkling generate "12+7=?"` without a server.',
         "`inkling COMMAND --help` explains every setting of a command.",
     ]
     return "\n".join(lines)
@@ -46,7 +46,9 @@ def family(name: str) -> str:
     return "\n".join([f"usage: inkling {name} COMMAND [name=value ...]", "", *table(rows)])
 
 
-def command_page(command: Command, values: Mapping[str, Any], groups: Mapping[str, list[str]]) -> str:
+def command_page(
+    command: Command, values: Mapping[str, Any], groups: Mapping[str, list[str]]
+) -> str:
     """Everything about one command; `values`: setting -> value as composed (text)."""
     explained = field_help(command.settings())
     rows = [(f"{key}={values[key]}", explained.get(key, "")) for key in values]

@@ -18,8 +18,8 @@ SECRETS = frozenset({"api_key"})  # never handed to Hydra, never printed
 def structured(settings: type) -> type:
     """A mutable twin of a settings class without its checks, for Hydra to type and fill.
 
-    OmegaConf makes nodes of frozen classes read-only, which no override could then change; the checks run
-    once, when the composed values become the real class.
+    OmegaConf makes nodes of frozen classes read-only, which no override could then change; the
+    checks run once, when the composed values become the real class.
     """
     hints = typing.get_type_hints(settings)
     fields = []
@@ -74,7 +74,8 @@ def register() -> None:
 
 
 def settings_from(settings: type, values: dict[str, Any]) -> Any:
-    """The settings object from composed plain values; lists become the tuples that the class declares."""
+    """The settings object from composed plain values; lists become the tuples that the class
+    declares."""
     hints = typing.get_type_hints(settings)
     made = {
         name: tuple(value) if _is_tuple(hints[name]) and value is not None else value
@@ -90,7 +91,9 @@ def _is_tuple(hint: Any) -> bool:
 def public_values(settings: Any) -> dict[str, Any]:
     """The settings as plain values, with `***` for each secret that is set."""
     values = dataclasses.asdict(settings)
-    shown = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    shown = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
     for name in SECRETS & shown.keys():
         shown[name] = "***" if shown[name] else None
     return shown

@@ -1,0 +1,206 @@
+"""Every command a developer needs: `nox -l` lists them, `nox` runs the quick ones, `nox -t ci` what
+CI runs.
+
+Not the place of the checks themselves (tests live beside what they test). Two kinds of environment:
+small ones that nox makes per session, and the two large ones (`serve`: torch + vLLM, `ref`: torch +
+transformers) that `bootstrap.py` makes once and several sessions share.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nox
+import tomllib
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # nox runs this file by path; bootstrap.py lies beside it
+import bootstrap  # noqa: E402 - needs the line above
+
+nox.needs_version = ">=2025.5"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests", "contract"]
+
+PACKAGES = ("parsers", "core", "hpu", "cuda-ref")
+SOURCES = os.pathsep.join(str(ROOT / "packages" / f"inkling-{name}" / "src") for name in PACKAGES)
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # pytest-xdist runs a process per core
+
+
+# ---- quick ones: no argument needed, run them before every commit ------------------------------
+
+
+@nox.session(tags=["ci"])
+def lint(session: nox.Session) -> None:
+    """Style, spelling and layers: ruff, ruff format, codespell, import-linter."""
+    session.install("ruff", "codespell", "import-linter")
+    session.run("ruff", "check", "--output-format", "concise", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("codespell")
+    session.run("lint-imports", env={"PYTHONPATH": SOURCES})
+
+
+@nox.session(tags=["ci"])
+def types(session: nox.Session) -> None:
+    """Types: pyright over all packages, against the real torch and vLLM."""
+    session.install("pyright[nodejs]")
+    session.run("pyright", "--pythonpath", str(bootstrap.environment("serve")), *session.posargs)
+
+
+@nox.session(tags=["ci"])
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def tests(session: nox.Session, package: str) -> None:
+    """Unit tests of one package, installed alone from its wheel: nox -s 'tests(core)'."""
+    build_wheels()
+    name, folder = f"inkling-{package}", Path("packages") / f"inkling-{package}" / "tests"
+    ours = ["--no-index", "--find-links", "dist", "--force-reinstall", "--no-deps"]
+    if not any(folder.glob("**/test_*.py")):  # metadata only so far: it has to install and import
+        session.install(*ours, name)
+    else:
+        session.install(*bootstrap.TESTING, *third_party(package))
+        session.install(*ours, name, *siblings(package))
+        session.run("python", "-m", "pip", "check")
+        pytest(session, f"tests-{package}", str(folder), "-n", "2", *session.posargs)
+    session.run("python", "-c", f"import {name.replace('-', '_')}")
+
+
+@nox.session(tags=["ci"], venv_backend="none")
+def contract(session: nox.Session) -> None:
+    """Across packages: mirrored names, imports, public API, command line, configuration,
+    documents."""
+    shared(session, "serve", "contract", "tests/contract", "-n", "2")
+
+
+# ---- heavy ones: minutes each ------------------------------------------------------------------
+
+
+@nox.session(tags=["ci"], default=False, venv_backend="none")
+def parity(session: nox.Session) -> None:
+    """The decoder against HF transformers: fp32 logits, bf16 layer by layer, tensor parallel."""
+    shared(session, "ref", "parity", "tests/parity", "-n", "2")
+
+
+@nox.session(tags=["ci"], default=False, venv_backend="none")
+def serve(session: nox.Session) -> None:
+    """The real server on a CPU: API, refusals, load against the dense reference."""
+    shared(session, "serve", "serve", "tests/serve")
+
+
+@nox.session(tags=["ci"], default=False, venv_backend="none")
+def mutations(session: nox.Session) -> None:
+    """Breaks shipped code on purpose, one edit at a time; the named test has to fail."""
+    python = bootstrap.environment("ref")
+    session.run(
+        str(python), "tests/mutations/run.py", *session.posargs, external=True, env=ONE_THREAD
+    )
+
+
+@nox.session(default=False)
+@nox.parametrize("version", PYTHONS, ids=PYTHONS)
+def pythons(session: nox.Session, version: str) -> None:
+    """The parser package alone under each Python it promises: nox -s 'pythons(3.10)'."""
+    interpreter = find_python(version)
+    if interpreter is None:
+        session.skip(f"no Python {version} on this machine")
+    build_wheels()
+    folder = Path(session.create_tmp()) / f"venv-{version}"
+    session.run(str(interpreter), "-m", "venv", "--clear", str(folder), external=True)
+    python = str(folder / "bin" / "python")
+    install = [python, "-m", "pip", "install", "-q"]
+    session.run(*install, "--no-index", "--find-links", "dist", "inkling-parsers", external=True)
+    session.run(*install, *bootstrap.TESTING, external=True)
+    command = report(f"pythons-{version}", "packages/inkling-parsers/tests", "-n", "2")
+    session.run(python, *command, *session.posargs, external=True)
+
+
+@nox.session(default=False, venv_backend="none")
+def bench(session: nox.Session) -> None:
+    """Speed, printed only where the parity of the same thing is green in the same run."""
+    python = bootstrap.environment("serve")
+    scripts = session.posargs or sorted(map(str, Path("benchmarks").glob("*.py")))
+    for script in scripts:
+        session.run(str(python), script, external=True)
+
+
+@nox.session(default=False)
+def wheels(session: nox.Session) -> None:
+    """All four wheels and source archives into dist/, their metadata checked."""
+    build_wheels()
+    session.install("twine", "check-wheel-contents")
+    session.run("twine", "check", "--strict", *map(str, Path("dist").iterdir()))
+    session.run("check-wheel-contents", "dist")
+
+
+# ---- how they are made -------------------------------------------------------------------------
+
+
+def pytest(session: nox.Session, name: str, *arguments: str) -> None:
+    """Runs pytest in the session's own environment; leaves a report for the closing table."""
+    session.run("python", *report(name, *arguments), env=ONE_THREAD)
+
+
+def shared(session: nox.Session, environment: str, name: str, *arguments: str) -> None:
+    """Runs pytest in one of the large environments."""
+    python = str(bootstrap.environment(environment))
+    command = report(name, *arguments, *session.posargs)
+    session.run(python, *command, external=True, env=ONE_THREAD)
+
+
+def report(name: str, *arguments: str) -> list[str]:
+    """`-m pytest ...` with a JUnit report that `bootstrap.py test` adds up."""
+    return ["-m", "pytest", f"--junitxml={bootstrap.REPORTS / name}.xml", *arguments]
+
+
+@functools.cache
+def build_wheels() -> None:
+    """Our distributions into dist/, wheel and source archive, once per run of nox."""
+    shutil.rmtree("dist", ignore_errors=True)
+    python = bootstrap.environment("dev")
+    for package in PACKAGES:
+        folder = f"packages/inkling-{package}"
+        command = [str(python), "-m", "build", "-q", "--no-isolation", "-o", "dist", folder]
+        subprocess.run(command, check=True)
+
+
+def siblings(package: str) -> list[str]:
+    """Distribution names of our own that a package depends on."""
+    return [item.split("==")[0] for item in dependencies(package) if item.startswith("inkling-")]
+
+
+def third_party(package: str) -> list[str]:
+    """What a package and its siblings need from the index; torch in the version all is tested
+    with."""
+    wanted = list(dependencies(package))
+    for name in siblings(package):
+        wanted += dependencies(name.removeprefix("inkling-"))
+    wanted = [item for item in wanted if not item.startswith("inkling-")]
+    pinned = [bootstrap.TORCH if item.startswith("torch>") else item for item in wanted]
+    extra = (
+        bootstrap.torch_index([sys.executable, "-m", "pip"]) if bootstrap.TORCH in pinned else []
+    )
+    return [*pinned, *extra]
+
+
+def dependencies(package: str) -> list[str]:
+    """The requirements that a package declares."""
+    project = tomllib.loads(Path(f"packages/inkling-{package}/pyproject.toml").read_text())
+    return project["project"]["dependencies"]
+
+
+def find_python(version: str) -> Path | None:
+    """An interpreter of that minor version: on the path, or among pyenv's."""
+    return next(_candidates(version), None)
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    yield from sorted(home.glob(f"versions/{version}.*/bin/python{version}"))
+    found = shutil.which(f"python{version}")
+    if found and "shims" not in found:  # a pyenv shim stands for versions that may not be active
+        yield Path(found)
