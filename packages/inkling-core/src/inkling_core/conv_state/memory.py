@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from inkling_core.conv_state.layout import ConvLayout, Stream
-from inkling_core.conv_state.protocol import ConvPlan, RowWrites
+from inkling_core.conv_state.protocol import ConvPlan, RowReads, RowWrites
 
 
 class TensorConvStore:
@@ -67,10 +67,9 @@ class TensorConvStore:
         self._check(stream, x_TC, plan)
         rows_BJC = self.rows[layer][:, :, self.layout.channels(stream)]
         history_QJC = rows_BJC.new_zeros(plan.num_requests, plan.history, x_TC.shape[1])
-        early, late = plan.early_reads, plan.late_reads
-        history_QJC[early.requests_P] = rows_BJC[early.blocks_P]
+        _read(rows_BJC, plan.early_reads, history_QJC)
         _write(rows_BJC, plan.early_writes, x_TC, history_QJC)
-        history_QJC[late.requests_P] = rows_BJC[late.blocks_P]
+        _read(rows_BJC, plan.late_reads, history_QJC)
         _write(rows_BJC, plan.late_writes, x_TC, history_QJC)
         return history_QJC
 
@@ -87,6 +86,14 @@ class TensorConvStore:
             )
 
 
+# Most steps leave one or two of the four phases empty; an empty gather or scatter costs its calls.
+
+
+def _read(rows_BJC: Tensor, reads: RowReads, history_QJC: Tensor) -> None:
+    if len(reads):
+        history_QJC[reads.requests_P] = rows_BJC[reads.blocks_P]
+
+
 def _write(rows_BJC: Tensor, writes: RowWrites, x_TC: Tensor, history_QJC: Tensor) -> None:
-    if len(writes):  # most steps have no late row; an empty scatter would still be four calls
+    if len(writes):
         rows_BJC[writes.blocks_R] = writes.contents(x_TC, history_QJC)

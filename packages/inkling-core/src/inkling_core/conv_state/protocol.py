@@ -65,6 +65,9 @@ class RowReads:
     requests_P: Tensor
     blocks_P: Tensor
 
+    def __len__(self) -> int:
+        return self.blocks_P.shape[0]
+
 
 @dataclass(frozen=True, eq=False)
 class RowWrites:
