@@ -1,0 +1,60 @@
+"""vLLM's scheduler plus two rules of ours.
+
+1. The pool must hold one request of `max_model_len` tokens beside the null block. vLLM's own
+   start-up check forgets the null block, and a pool one block short would preempt its only
+   request forever. Construction refuses, so the port never opens.
+2. A request whose logits are NaN ends with an error, alone. Its blocks leave the prefix cache
+   before any later step could hit them; nobody else's tokens are touched.
+
+What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inkling_core.serving.plan import check_pool
+from vllm.logger import init_logger
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.outputs import ModelRunnerOutput
+
+logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
+
+
+class InklingScheduler(Scheduler):
+    """See the module docstring."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_pool(
+            self.kv_cache_config.num_blocks,
+            self.block_size,
+            self.vllm_config.model_config.max_model_len,
+        )
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        """Ends the requests whose logits hold NaN, then does what vLLM does."""
+        counts = model_runner_output.num_nans_in_logits or {}
+        for request_id in [name for name, count in counts.items() if count]:
+            if request_id in self.requests:
+                self._end_poisoned(request_id, model_runner_output)
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def _end_poisoned(self, request_id: str, output: ModelRunnerOutput) -> None:
+        blocks = {b for group in self.kv_cache_manager.get_block_ids(request_id) for b in group}
+        self.kv_cache_manager.evict_blocks(blocks)
+        if output.sampled_token_ids:
+            output.sampled_token_ids[output.req_id_to_index[request_id]] = []
+        logger.error(
+            "Request %s computed NaN logits; it ends with an error and its %d blocks leave the "
+            "prefix cache. Other requests go on.",
+            request_id,
+            len(blocks),
+        )
+        # vLLM finishes the members of this set with FINISHED_ERROR in the same call.
+        self.grammar_compile_error_reqs.add(request_id)
+
