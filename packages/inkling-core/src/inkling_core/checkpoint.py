@@ -35,3 +35,8 @@ def load_decoder(
     config = InklingConfig.from_checkpoint(directory)
     weights = load(directory, config, dtype=dtype, tp_rank=tp.rank, tp_size=tp.size)
     return Decoder(config, backend, tp, dtype).load_weights(weights.items())
+
+
+def dtype_of(name: str, config: InklingConfig) -> torch.dtype:
+    """The dtype called `name`; `auto` is what the checkpoint's configuration says of its weights."""
+    return getattr(torch, config.dtype if name == "auto" else name)

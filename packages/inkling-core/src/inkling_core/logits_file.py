@@ -20,7 +20,9 @@ from rich.console import Console
 from safetensors.torch import save_file
 from torch import Tensor
 
+from inkling_core.checkpoint import dtype_of, load_decoder
 from inkling_core.cli.settings import LogitsSettings
+from inkling_core.config import InklingConfig
 from inkling_core.embedded import checkpoint_folder
 from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
@@ -36,11 +38,11 @@ class Prompt:
 
 def run(settings: LogitsSettings) -> int:
     """Writes `settings.out`. Problems of the prompts file are all reported before any compute."""
-    decoder = Decoder.from_checkpoint(
-        checkpoint_folder(settings.checkpoint), dtype=getattr(torch, settings.dtype)
-    )
-    vocabulary = decoder.config.unpadded_vocab_size
+    folder = checkpoint_folder(settings.checkpoint)
+    config = InklingConfig.from_checkpoint(folder)
+    vocabulary = config.unpadded_vocab_size
     prompts = read_prompts(Path(settings.prompts), vocabulary)
+    decoder = load_decoder(folder, dtype=dtype_of(settings.dtype, config))
     logits = {prompt.id: logits_of(decoder, prompt, settings.chunk) for prompt in prompts}
     _save(logits, Path(settings.out))
     positions = sum(len(prompt.tokens) for prompt in prompts)
