@@ -10,6 +10,7 @@ from typing import Any
 
 from inkling_core.config import spellings
 from inkling_core.config.errors import Problem
+from inkling_core.config.validate import is_int
 from inkling_core.naming import near_name
 
 _ABSENT = object()
@@ -68,9 +69,19 @@ class Document:
         return value
 
     def optional(self, keys: tuple[str, ...], default: Any) -> Any:
-        """The value that `keys` of `text_config` agree on, or `default`."""
+        """The value that `keys` of `text_config` agree on; `default` where absent or null."""
         value = self._lookup(keys)
-        return default if value is _ABSENT else value
+        return default if value is _ABSENT or value is None else value
+
+    def ids(self, values: Mapping[str, Any], path: str) -> list[int] | None:
+        """The sorted list of ids under the last part of `path`, None where there is none."""
+        ids = values.get(path.rpartition(".")[2])
+        if ids is None:
+            return None
+        if not isinstance(ids, (list, tuple)) or not all(is_int(one) for one in ids):
+            self.problem(path, ids, "must be a list of integers", "list the ids")
+            return None
+        return sorted(ids)
 
     def agree(self, *candidates: tuple[str, Any]) -> Any:
         """The one value given under several names (None = not given); records a contradiction."""

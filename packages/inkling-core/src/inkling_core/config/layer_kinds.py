@@ -16,17 +16,15 @@ _MLP = {"dense": True, "sparse": False}
 
 def local_ids(document: Document, layers: Any) -> tuple[int, ...]:
     """Ids of local layers from either spelling; both may be given if they agree."""
-    ids = document.text.get("local_layer_ids")
-    if ids is not None and not isinstance(ids, (list, tuple)):
-        document.problem("text_config.local_layer_ids", ids, "must be a list", "list layer ids")
-        return ()
+    ids = document.ids(document.text, "text_config.local_layer_ids")
     flags = _flags(document, "layer_types", _ATTENTION, layers)
     derived = None if flags is None else [layer for layer, local in enumerate(flags) if local]
     chosen = document.agree(
-        ("text_config.local_layer_ids", None if ids is None else sorted(ids)),
+        ("text_config.local_layer_ids", ids),
         ("text_config.layer_types", derived),
     )
-    if chosen is None and "layer_types" not in document.text:
+    given = document.text.get("local_layer_ids"), document.text.get("layer_types")
+    if given == (None, None):
         document.problem(
             "text_config.local_layer_ids",
             None,
@@ -94,7 +92,7 @@ def _flags(
     if not isinstance(kinds, (list, tuple)):
         document.problem(f"text_config.{key}", kinds, "must be a list", "one name a layer")
         return None
-    unknown = sorted({str(kind) for kind in kinds if kind not in meaning})
+    unknown = sorted({str(kind) for kind in kinds if str(kind) not in meaning})
     if unknown or len(kinds) != layers:
         document.problem(
             f"text_config.{key}",

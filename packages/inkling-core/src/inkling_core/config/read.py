@@ -51,7 +51,8 @@ def _build(document: Document, fields: dict[str, Any]) -> InklingConfig:
         told = {problem.message for problem in document.problems}
         # a missing key is None here and has been reported as missing
         fresh = [one for one in error.problems if one.value is not None and one.message not in told]
-        raise ConfigError([*document.problems, *fresh], "config.json") from None
+        found = [*document.problems, *fresh] or error.problems
+        raise ConfigError(found, "config.json") from None
     if document.problems:
         raise ConfigError(document.problems, "config.json")
     return config
@@ -59,6 +60,7 @@ def _build(document: Document, fields: dict[str, Any]) -> InklingConfig:
 
 def _refuse_other_models(data: Mapping[str, Any]) -> None:
     kind = data.get("model_type")
+    kind = kind if isinstance(kind, str) else repr(kind)
     if kind in spellings.FIRST_GENERATION and isinstance(data.get("text_config"), Mapping):
         return
     key, message, remedy = "model_type", "is not an Inkling model", "expected 'inkling_mm_model'"
@@ -123,8 +125,11 @@ def _mtp(document: Document) -> MtpConfig | None:
         ("text_config.num_mtp_layers", document.text.get("num_mtp_layers")),
     )
     local = document.agree(
-        ("mtp_config.local_layer_ids", block.get("local_layer_ids")),
-        ("text_config.mtp_local_layer_ids", document.text.get("mtp_local_layer_ids")),
+        ("mtp_config.local_layer_ids", document.ids(block, "mtp_config.local_layer_ids")),
+        (
+            "text_config.mtp_local_layer_ids",
+            document.ids(document.text, "text_config.mtp_local_layer_ids"),
+        ),
     )
     post_norm = document.agree(
         ("mtp_config.chain_hidden_post_norm", block.get("chain_hidden_post_norm")),

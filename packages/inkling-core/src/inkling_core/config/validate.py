@@ -43,7 +43,7 @@ def check(config: InklingConfig) -> None:
     """Raises `ConfigError` with every broken rule, or returns."""
     problems = list(_types(config))
     if not problems:  # the later rules compute with these numbers
-        for rule in (_heads, _layers, _experts, _vocabulary, _mtp, _context):
+        for rule in (_heads, _layers, _experts, _vocabulary, _mtp, _towers, _context):
             problems += rule(config)
     if problems:
         raise ConfigError(problems)
@@ -185,6 +185,15 @@ def _mtp(config: InklingConfig) -> Iterator[Problem]:
             f"are not depths of a chain of {count}",
             f"use 0..{count - 1}",
         )
+
+
+def _towers(config: InklingConfig) -> Iterator[Problem]:
+    for name, tower in (("vision", config.vision), ("audio", config.audio)):
+        for key, value in vars(tower).items() if tower is not None else ():
+            if not is_int(value) or value < 1:
+                yield Problem(
+                    f"{name}.{key}", value, "must be a positive integer", "or leave the tower out"
+                )
 
 
 def _context(config: InklingConfig) -> Iterator[Problem]:
