@@ -1,0 +1,97 @@
+"""One answer of a server that streams text with ids: deltas in, news about the answer out.
+
+    (text, ids) -> alignment.TokenText -> pieces -> StreamParser -> events -> answer.AnswerDelta
+
+A whole answer is a stream of one delta. A server that has no ids gives text alone; then a marker
+and text that spells one cannot be told apart. Not here: any server's own objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from inkling_parsers.adapters.alignment import Piece, TokenText
+from inkling_parsers.adapters.answer import AnswerDelta, answer_delta
+from inkling_parsers.coercion import Coercion
+from inkling_parsers.events import Event
+from inkling_parsers.markers import SpecialTokens
+from inkling_parsers.parser import StreamParser
+
+_ORDINARY = -1  # stands for all ids of a piece of ordinary text; no vocabulary has it
+
+
+class Calls(Enum):
+    """What becomes of a tool call that the model makes."""
+
+    SENT = "sent"  # as a tool call
+    SHOWN = "shown"  # its payload as content: the server cannot send calls
+    DROPPED = "dropped"  # the request said tool_choice "none"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a tokenizer knows: `special` ids and their meaning, every special id's spelling
+    (`names`), and `decode` for runs of ordinary ids."""
+
+    special: SpecialTokens
+    names: Mapping[int, str]
+    decode: Callable[[list[int]], str]
+
+
+class AnswerStream:
+    """Parses one answer. `prompt_ids` say in which block generation starts; without them it is
+    taken to start after <|message_model|>. `coerce_to` is the request's tools, for coercion."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        prompt_ids: Sequence[int] | None = None,
+        calls: Calls = Calls.SENT,
+        coerce_to: Iterable[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._calls = calls
+        self._coercion = None if coerce_to is None else Coercion(coerce_to)
+        self._parser = StreamParser(
+            tokens.special,
+            prompt=prompt_ids,
+            tool_choice=None if calls is Calls.SENT else "none",
+        )
+        self._pieces: TokenText | None = None
+        self._is_text_only = False
+
+    def feed(self, text: str, ids: Sequence[int] = ()) -> AnswerDelta:
+        """News from one delta. The first one decides whether this stream has ids."""
+        if self._pieces is None and not self._is_text_only:
+            if ids:
+                self._pieces = TokenText(self._tokens.decode, self._tokens.names)
+            elif text:
+                self._is_text_only = True
+            else:
+                return AnswerDelta()
+        if self._pieces is None:
+            return self._news(self._parser.feed(text))
+        return self._news(self._parse(self._pieces.feed(text, ids)))
+
+    def finish(self) -> AnswerDelta:
+        """What the end of the answer settles."""
+        events: list[Event] = []
+        if self._pieces is not None:
+            events += self._parse(self._pieces.finish())
+        events += self._parser.finish()
+        news = self._coercion.feed(events) + self._coercion.finish() if self._coercion else events
+        return answer_delta(news, calls_as_text=self._calls is Calls.SHOWN)
+
+    def _parse(self, pieces: list[Piece]) -> list[Event]:
+        if not pieces:
+            return []
+        ids = [_ORDINARY if piece.special is None else piece.special for piece in pieces]
+        return self._parser.feed(ids, texts=[piece.text for piece in pieces])
+
+    def _news(self, events: list[Event]) -> AnswerDelta:
+        if self._coercion is not None:
+            events = self._coercion.feed(events)
+        return answer_delta(events, calls_as_text=self._calls is Calls.SHOWN)

@@ -1,0 +1,29 @@
+"""What a vLLM tokenizer knows about special tokens, read once per tokenizer."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from inkling_parsers.adapters.answer_stream import Tokens
+from inkling_parsers.markers import SpecialTokens
+
+_CACHED_TOKENIZERS = 4  # a server has one; LoRA adapters may bring their own
+
+
+@functools.lru_cache(maxsize=_CACHED_TOKENIZERS)
+def tokens_of(tokenizer: Any) -> Tokens:
+    """Special ids, their spellings and the decoder of a vLLM tokenizer.
+
+    Raises VocabularyError for a tokenizer that lacks the format's special tokens, at server start
+    from vLLM 0.32 on.
+    """
+    other = tuple(getattr(tokenizer, "all_special_ids", ()))
+    special = SpecialTokens.from_vocab(tokenizer.get_vocab(), other)
+
+    def decode(ids: list[int]) -> str:
+        return tokenizer.decode(ids, skip_special_tokens=False)
+
+    names = dict(special.names)
+    names.update({token: decode([token]) for token in other})
+    return Tokens(special, names, decode)
