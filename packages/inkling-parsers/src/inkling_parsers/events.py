@@ -77,7 +77,7 @@ class BlockStart:
 
 @dataclass(frozen=True)
 class BlockEnd:
-    """The open block ends; `closed` is False when nothing in the input closed it."""
+    """The open block ends; `closed`: by its own end marker, not by another one or the end."""
 
     closed: bool
 

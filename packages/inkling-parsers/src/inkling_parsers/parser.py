@@ -1,14 +1,154 @@
-"""The public parser: feed a stream, get events; or parse a whole answer, which is the same thing.
+"""The public parser: feed a stream and get events, or parse a whole answer, which is the same.
 
-API (body under construction in the next commits):
+Not the grammar (`grammar`), not the machine (`machine`): this binds a lexer, the machine and the
+prompt together.
 
-    parse(source, tokens=None, *, texts=None, decode=None, prompt=None, strict=False, trim=False,
-          tool_choice=None, stopped=False) -> Parsed
-    StreamParser(tokens=None, *, decode=None, prompt=None, strict=False, trim=False,
-                 tool_choice=None, header_limit=4096)
-        .feed(delta: str) or .feed(ids, texts=None) -> list[Event];  .finish(stopped=False) -> list[Event]
-        .termination: Termination | None
-    Parsed: reasoning: str | None, content: str | None, tool_calls: tuple[ToolCall, ...],
-            blocks, events, diagnostics, termination
-    ToolCall: name: str, arguments: str, valid: bool
+    ids mode    special ids are structure, whatever ordinary tokens spell is text
+    text mode   for where ids are not to be had: text that spells a marker counts as the marker
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from inkling_parsers.detokenize import Decode
+from inkling_parsers.events import Event, Termination
+from inkling_parsers.lexer import IdLexer, Piece, TextLexer
+from inkling_parsers.machine import BlockMachine
+from inkling_parsers.markers import CLASSES, Marker, MarkerClass, SpecialTokens
+from inkling_parsers.result import Parsed
+from inkling_parsers.trim import Trim
+
+_BOUNDARIES = frozenset({MarkerClass.ROLE, MarkerClass.END, MarkerClass.STOP})
+
+
+class StreamParser:
+    """One answer, parsed as it comes.
+
+    `tokens`: the special ids; with them the parser reads ids, without them text.
+    `decode`: text or UTF-8 bytes of a run of ordinary ids, unless `feed` gets the texts.
+    `prompt`: the prompt in the same form (its end is enough): blocks that it leaves open go on.
+    `strict`: the model owner's rules, with errors (see `strict`) instead of diagnostics.
+    `trim`: drop whitespace as vLLM does (see `trim`).
+    `tool_choice`: as in a chat request; "none" refuses tool calls, nothing else has an effect.
+    `header_limit`: characters of text held between blocks before they count as the answer.
+    """
+
+    def __init__(
+        self,
+        tokens: SpecialTokens | None = None,
+        *,
+        decode: Decode | None = None,
+        prompt: str | Sequence[int] | None = None,
+        strict: bool = False,
+        trim: bool = False,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        header_limit: int = 4096,
+    ) -> None:
+        self.termination: Termination | None = None
+        self._tokens = tokens
+        self._text_lexer = TextLexer()
+        self._id_lexer = IdLexer(tokens, decode) if tokens is not None else None
+        self._machine = BlockMachine(strict, tool_choice != "none", header_limit)
+        self._trim = Trim() if trim else None
+        if prompt:
+            self._read_prompt(prompt, decode)
+
+    def feed(
+        self, delta: str | Sequence[int], texts: Sequence[str] | None = None
+    ) -> list[Event]:
+        """Events that `delta` makes certain.
+
+        `delta` is text, or ids with `texts`, one string for each (those of special ids are not
+        looked at). Raises TypeError for ids without `tokens`, ValueError after `finish`.
+        """
+        if self.termination is not None:
+            raise ValueError("this answer was finished; make a new StreamParser for the next one")
+        self._run(self._lex(delta, texts))
+        return self._take()
+
+    def _lex(self, delta: str | Sequence[int], texts: Sequence[str] | None) -> list[Piece]:
+        if isinstance(delta, str):
+            if self._id_lexer is not None:
+                raise TypeError("got text, but the parser has tokens=; feed ids, or leave them out")
+            return self._text_lexer.feed(delta)
+        if self._id_lexer is None:
+            raise TypeError("got ids, but the parser has no tokens=; see SpecialTokens.from_vocab")
+        return self._id_lexer.feed(delta, texts)
+
+    def finish(self, stopped: bool = False) -> list[Event]:
+        """The last events; sets `termination`.
+
+        `stopped`: the engine met a stop token and kept it to itself.
+        """
+        if self.termination is not None:
+            return []
+        lexer = self._text_lexer if self._id_lexer is None else self._id_lexer
+        self._run(lexer.finish())
+        if stopped and not self._machine.stopped:
+            stop = Marker.CONTENT_MODEL_END_SAMPLING
+            self._machine.marker(stop, stop.value)
+        self.termination = self._machine.end()
+        events = self._take()
+        return events + self._trim.finish() if self._trim is not None else events
+
+    def _run(self, pieces: list[Piece]) -> None:
+        machine = self._machine
+        for marker, text in pieces:
+            if marker is None:
+                machine.text(text)
+            else:
+                machine.marker(marker, text)
+
+    def _take(self) -> list[Event]:
+        out = self._machine.out
+        events = out.copy()
+        out.clear()
+        return events if self._trim is None else self._trim(events)
+
+    def _read_prompt(self, prompt: str | Sequence[int], decode: Decode | None) -> None:
+        """Run the machine over the prompt's last block, and keep only where that leaves it."""
+        if isinstance(prompt, str):
+            pieces = TextLexer().feed(prompt)
+        else:
+            pieces = self._prompt_pieces(prompt, decode)
+        starts = [
+            at for at, (marker, _) in enumerate(pieces) if marker and CLASSES[marker] in _BOUNDARIES
+        ]
+        self._run(pieces[starts[-1] :] if starts else pieces)
+        self._machine.begin_answer()
+
+    def _prompt_pieces(self, prompt: Sequence[int], decode: Decode | None) -> list[Piece]:
+        if self._tokens is None:
+            raise TypeError("the prompt is ids, but the parser has no tokens=")
+        markers = self._tokens.markers
+        start = len(prompt)
+        while start > 0:
+            start -= 1
+            marker = markers.get(prompt[start])
+            if marker is not None and CLASSES[marker] in _BOUNDARIES:
+                break
+        lexer = IdLexer(self._tokens, decode or _no_text)
+        return lexer.feed(prompt[start:]) + lexer.finish()
+
+
+def _no_text(ids: list[int]) -> str:
+    """The prompt's words matter only where a header or a call is cut between prompt and answer."""
+    return ""
+
+
+def parse(
+    answer: str | Sequence[int],
+    tokens: SpecialTokens | None = None,
+    *,
+    texts: Sequence[str] | None = None,
+    stopped: bool = False,
+    **options: Any,
+) -> Parsed:
+    """Parse a whole answer: a stream in one go. `options` are those of `StreamParser`."""
+    parser = StreamParser(tokens, **options)
+    events = parser.feed(answer, texts)
+    events += parser.finish(stopped)
+    assert parser.termination is not None
+    return Parsed.collect(events, parser.termination)

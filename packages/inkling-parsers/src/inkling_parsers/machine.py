@@ -1,0 +1,242 @@
+"""The one state machine: markers and text in, events out, by the tables of `grammar`.
+
+Not a lexer and not a reader of payloads (`lexer`, `payload`). State is the open block's kind and,
+between blocks, the header text, of which at most `header_limit` characters are held: text there
+is a header if a kind marker follows, and the bare answer otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inkling_parsers.events import (
+    BlockEnd,
+    BlockStart,
+    Code,
+    ContentDelta,
+    Diagnostic,
+    Event,
+    ForeignDelta,
+    ReasoningDelta,
+    RejectedDelta,
+    Termination,
+    ToolErrorDelta,
+    ToolTextDelta,
+)
+from inkling_parsers.grammar import STRICT_TABLE, TABLE, State, Step
+from inkling_parsers.markers import CLASSES, Marker, MarkerClass
+from inkling_parsers.payload import PayloadReader
+from inkling_parsers.strict import (
+    EmptyResponseError,
+    UnknownContentTypeError,
+    UnterminatedContentError,
+    UnterminatedStructureError,
+    check_payload,
+)
+
+_PREFIX = len("<|content_")
+_SPOKEN = {"text": ContentDelta, "thinking": ReasoningDelta, "tool_error": ToolErrorDelta}
+_WRITTEN = frozenset({*_SPOKEN, "invoke_tool_text", "invoke_tool_json"})
+
+
+class BlockMachine:
+    """Feed it `marker` and `text`, then `end`; take the events from `out`."""
+
+    def __init__(self, strict: bool, allow_calls: bool, header_limit: int) -> None:
+        self.out: list[Event] = []
+        self.stopped = False
+        self._table = STRICT_TABLE if strict else TABLE
+        self._strict = strict
+        self._allow_calls = allow_calls
+        self._header_limit = header_limit
+        self._state = State.BETWEEN
+        self._role = "model"  # of the open block, or of the next one
+        self._last_role = "model"
+        self._header: list[str] = []
+        self._header_size = 0
+        self._given = ""  # the part of the header that the prompt holds
+        self._write: Callable[[str], Event] = ContentDelta
+        self._payload: PayloadReader | None = None
+        self._raw: list[str] = []  # strict only: the payload as sent
+        self._name = ""  # the open block's header
+        self._kind = ""
+        self._blocks = 0
+        self._calls = 0
+        self._malformed = False
+        self._steps = {
+            Step.RELEASE: self._release,
+            Step.DROP: self._drop,
+            Step.ROLE: self._take_role,
+            Step.OPEN: self._open,
+            Step.CLOSE: self._close,
+            Step.CUT: self._cut,
+            Step.STOP: self._stop,
+            Step.STRAY: self._stray,
+        }
+
+    def marker(self, marker: Marker, spelling: str) -> None:
+        """A special token."""
+        cell = self._table[self._state, CLASSES[marker]]
+        if cell.steps[0] is Step.LITERAL:
+            self.text(spelling)
+            return
+        for step in cell.steps:
+            self._steps[step](marker)
+        self._state = cell.state
+
+    def text(self, text: str) -> None:
+        """Ordinary text."""
+        if self._state is State.TEXT:
+            self.out.append(self._write(text))
+        elif self._state is not State.CALL:
+            self._hold_header(text)
+        elif self._payload is None:
+            self.out.append(self._write(text))
+        else:
+            if self._strict:
+                self._raw.append(text)
+            self._payload.feed(text)
+
+    def end(self) -> Termination:
+        """Nothing follows."""
+        unfinished = self._state in (State.TEXT, State.CALL)
+        if self._strict:
+            self._check_end(unfinished)
+        if unfinished:
+            self._note(Code.UNFINISHED_BLOCK, f"the {self._kind} block was not closed")
+            self._end_block(closed=False, proper=False)
+        else:
+            self._release(None)
+        self._state = State.BETWEEN
+        if unfinished:
+            return Termination.UNFINISHED_BLOCK
+        if self._malformed:
+            return Termination.MALFORMED
+        return Termination.STOP_TOKEN if self.stopped else Termination.LENGTH
+
+    def begin_answer(self) -> None:
+        """All so far was the prompt: keep where it stands, forget what it said."""
+        keep: list[Event] = []
+        if self._state in (State.TEXT, State.CALL):
+            last = max(i for i, event in enumerate(self.out) if isinstance(event, BlockStart))
+            keep = self.out[last:] if self._payload else self.out[last : last + 1]
+        self.out[:] = keep
+        self._given = "".join(self._header)
+        self._header, self._header_size = [], 0
+        self.stopped = self._malformed = False
+        self._calls = 0
+        self._blocks = len(keep[:1])
+
+    # -- headers
+
+    def _hold_header(self, text: str) -> None:
+        self._header.append(text)
+        self._header_size += len(text)
+        if self._header_size > self._header_limit:
+            self._note(Code.HEADER_TOO_LONG, f"no header has over {self._header_limit} characters")
+            bare = self._begin_bare()
+            self._state = State.TEXT
+            self.out.append(self._write(bare))
+
+    def _release(self, _marker: Marker | None) -> None:
+        """No kind marker followed: the held text is what the model says."""
+        if not self._header:
+            self._given = ""
+            return
+        if self._strict:
+            raise UnterminatedStructureError("text after a role marker that opens no block")
+        self._note(Code.BARE_TEXT, "text without a kind marker")
+        bare = self._begin_bare()
+        self.out.append(self._write(bare))
+        self._end_block(closed=False, proper=False)
+
+    def _drop(self, _marker: Marker) -> None:
+        self._header, self._header_size, self._given = [], 0, ""
+
+    def _begin_bare(self) -> str:
+        text = "".join(self._header)
+        self._header, self._header_size, self._given = [], 0, ""
+        self._begin_block("text", "")
+        return text
+
+    def _take_role(self, marker: Marker) -> None:
+        self._role = marker.role or "model"
+
+    # -- blocks
+
+    def _open(self, marker: Marker) -> None:
+        header = self._given + "".join(self._header)
+        self._header, self._header_size, self._given = [], 0, ""
+        self._begin_block(marker.value[_PREFIX:-2], header)
+
+    def _begin_block(self, kind: str, header: str) -> None:
+        if self.stopped:
+            self._note(Code.AFTER_STOP, "a block after the end of the answer")
+        self._kind, self._name = kind, header
+        self._blocks += 1
+        self.out.append(BlockStart(self._role, kind, header))
+        self._payload = None
+        if self._role != "model":
+            role = self._role
+            self._note(Code.FOREIGN_ROLE, f"the model wrote a message of role {role}")
+            self._write = lambda text: ForeignDelta(text, role, kind)
+        elif kind == "invoke_tool_text":
+            tool = header.strip()
+            self._write = lambda text: ToolTextDelta(text, tool)
+        elif kind == "invoke_tool_json":
+            self._begin_call(header.strip())
+        else:
+            self._write = _SPOKEN.get(kind, ContentDelta)
+        if kind not in _WRITTEN:
+            self._meet_unknown(kind)
+
+    def _begin_call(self, header: str) -> None:
+        self._write = RejectedDelta
+        if self._allow_calls:
+            self._payload = PayloadReader(header, self._calls, self.out)
+        else:
+            self._note(Code.CALL_REFUSED, "a tool call, though the request allows none")
+
+    def _meet_unknown(self, kind: str) -> None:
+        if self._strict:
+            raise UnknownContentTypeError(kind)
+        self._note(Code.UNKNOWN_KIND, f"a model has no business with a {kind} block")
+
+    def _close(self, marker: Marker) -> None:
+        if self._strict and self._payload is not None:
+            check_payload("".join(self._raw), self._name)
+        self._end_block(closed=True, proper=True)
+
+    def _cut(self, marker: Marker) -> None:
+        self._note(Code.IMPLICIT_CLOSE, f"{marker} ended the open {self._kind} block")
+        self._end_block(closed=False, proper=marker is Marker.CONTENT_MODEL_END_SAMPLING)
+        if CLASSES[marker] in (MarkerClass.KIND, MarkerClass.CALL):
+            self._role = self._last_role
+
+    def _end_block(self, closed: bool, proper: bool) -> None:
+        if self._payload is not None:
+            self._payload.close(proper)
+            self._calls = self._payload.index
+            self._malformed = self._malformed or self._payload.malformed
+            self._payload = None
+        self._raw.clear()
+        self.out.append(BlockEnd(closed))
+        self._last_role, self._role = self._role, "model"
+
+    def _stop(self, marker: Marker) -> None:
+        self.stopped = True
+
+    def _stray(self, marker: Marker) -> None:
+        self._note(Code.STRAY_MARKER, f"{marker} has no meaning here")
+
+    def _note(self, code: Code, message: str) -> None:
+        self.out.append(Diagnostic(code, message))
+
+    def _check_end(self, unfinished: bool) -> None:
+        """The strict rules for the end of an answer."""
+        if unfinished:
+            raise UnterminatedContentError(f"the answer ends in an open {self._kind} block")
+        if self._state is State.HEADER:
+            raise UnterminatedStructureError("the answer ends in a header")
+        if not self._blocks:
+            raise EmptyResponseError("the answer holds no message")
