@@ -60,12 +60,12 @@ GEOMETRIES = (
     ),
     Geometry(
         "deep",
-        "twelve layers, experts chosen two of sixteen, larger log scaling",
+        "twelve layers, two of sixteen experts, larger log scaling",
         {
             "num_hidden_layers": 12,
             "local_layer_ids": [0, 1, 2, 3, 4, 6, 7, 8, 9, 10],
             "n_routed_experts": 16,
-            "log_scaling_alpha": 0.5,
+            "log_scaling_alpha": 0.2,
         },
         seed=3,
     ),

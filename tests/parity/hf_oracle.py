@@ -37,7 +37,7 @@ TEXT_BASE: dict[str, Any] = {
     "num_experts_per_tok": 2,
     "n_shared_experts": 2,
     "route_scale": 4.0,
-    "logits_mup_width_multiplier": 2.0,
+    "logits_mup_width_multiplier": 1.8,
     "max_position_embeddings": 4096,
     "pad_token_id": 0,
     "bos_token_id": 1,
@@ -87,7 +87,7 @@ def _randomise(model: nn.Module, generator: torch.Generator) -> None:
 
     for name, parameter in model.named_parameters():
         if "norm" in name:
-            normal(parameter, 2.0 if ("q_norm" in name or "k_norm" in name) else 1.0, 0.2)
+            normal(parameter, 1.4 if ("q_norm" in name or "k_norm" in name) else 1.0, 0.2)
         elif "sconv" in name:
             normal(parameter, 0.0, 0.3)
         elif "global_scale" in name:
@@ -97,7 +97,7 @@ def _randomise(model: nn.Module, generator: torch.Generator) -> None:
         elif "embed_tokens" in name:
             normal(parameter, 0.0, 1.0)
         elif parameter.dim() >= 2:
-            normal(parameter, 0.0, 1.3 / parameter.shape[-1] ** 0.5)
+            normal(parameter, 0.0, 1.0 / parameter.shape[-1] ** 0.5)
     for name, buffer in model.named_buffers():
         if "e_score_correction_bias" in name:
             normal(buffer, 0.0, 0.3)

@@ -1,0 +1,66 @@
+"""The back-end protocol: replacement, refusal with a reason, the kill switch."""
+
+import logging
+
+import pytest
+import torch
+from inkling_core import ops
+from inkling_core.backend import (
+    DISABLE_VARIABLE,
+    OP_NAMES,
+    REFERENCE,
+    YES,
+    Backend,
+    OpContext,
+    no,
+)
+from inkling_core.config import PRESETS
+
+
+@pytest.fixture
+def context() -> OpContext:
+    return OpContext(PRESETS["inkling_small"], torch.float32, torch.device("cpu"))
+
+
+def double_norm(x, weight, eps):
+    return 2 * ops.rms_norm(x, weight, eps)
+
+
+def test_reference_binds_every_op_of_the_law(context):
+    bound = REFERENCE.bind(context)
+    assert all(getattr(bound, name) is getattr(ops, name) for name in OP_NAMES)
+    functions = {n for n in ops.__all__ if callable(getattr(ops, n)) and n != "QkvrWeights"}
+    assert functions == set(OP_NAMES)
+
+
+def test_an_op_is_replaced_and_the_rest_stays(context):
+    bound = Backend("mine", {"rms_norm": double_norm}).bind(context)
+    assert bound.rms_norm is double_norm and bound.router is ops.router
+
+
+def test_a_refusal_says_why_and_falls_back(context, caplog):
+    backend = Backend(
+        "mine",
+        {"rms_norm": double_norm},
+        {"rms_norm": lambda c: no("float64 only") if c.dtype != torch.float64 else YES},
+    )
+    with caplog.at_level(logging.WARNING):
+        bound = backend.bind(context)
+    assert bound.rms_norm is ops.rms_norm
+    assert str(backend.verdict("rms_norm", context)) == "no, because float64 only"
+    assert "float64 only" in caplog.text
+    assert str(backend.verdict("router", context)).startswith("no, because back end 'mine'")
+
+
+def test_the_switch_disables_every_back_end(context, monkeypatch):
+    monkeypatch.setenv(DISABLE_VARIABLE, "1")
+    assert Backend("mine", {"rms_norm": double_norm}).bind(context).rms_norm is ops.rms_norm
+
+
+def test_unknown_ops_and_orphan_verifiers_are_refused():
+    with pytest.raises(ValueError, match="rms_nrom"):
+        Backend("mine", {"rms_nrom": double_norm})
+    with pytest.raises(ValueError, match="without an op"):
+        Backend("mine", {}, {"rms_norm": lambda c: YES})
+    with pytest.raises(ValueError, match="needs a reason"):
+        no("")
