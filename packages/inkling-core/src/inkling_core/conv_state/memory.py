@@ -6,6 +6,11 @@ The same body serves tensors of its own (`allocate`) and tensors that an engine 
 into its pages. An exchange is one or two gathers and one or two scattered writes per stream; its
 cost grows with requests and touched blocks, never with the context.
 
+Dtype of the rows: the model's. Raw inputs have that dtype, so the rows lose nothing, and in bf16
+they cost half of float32. Narrower rows are possible, not advised: bf16 rows under a float32 model
+erred by up to 0.016 in outputs of standard deviation 1.39 (1.1 %; unit normal inputs, 1,100
+positions in chunks of 1 to 1000, weights of standard deviation 0.5; precision.py measures it).
+
 What it is not: the rules (protocol.py) or the decision which block is whose (the engine's).
 """
 
