@@ -7,6 +7,7 @@ misshapen and mistyped tensors. What is left unread on purpose is counted, not h
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("inkling_core.weights")
 
 STORED_DTYPES = ("BF16", "F32")
-QUANTISED_MARKS = ("_packed", "_scale", ".scale", ".scale2", "_scale_inv", "_amax")
+QUANTISED = re.compile(r"weight[._]\w+$")  # w13_weight_scale, w13_weight.scale2, weight_packed
 FOREIGN = {
     "model.language_model.": "the in-memory names of transformers",
     "model.layers.": "the names of a text-only save of transformers",
@@ -100,7 +101,7 @@ def _name_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[
 
 
 def _unexpected_hint(name: str, missing: list[str], expected: dict[str, TensorSpec]) -> str:
-    if name.endswith(QUANTISED_MARKS):
+    if QUANTISED.search(name):
         return "; quantised weights are not read yet, use the bf16 release"
     near = near_name(name, missing)
     if near:
