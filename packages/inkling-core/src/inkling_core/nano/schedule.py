@@ -1,0 +1,63 @@
+"""What step number n trains on, and how fast: phases and learning rates, by step alone.
+
+What it is: a pure function of the step number, so that a run can stop and resume anywhere and give
+the same sequence of batches.
+What it is not: the content of rows (rows.py) or the update rules (optimizer.py).
+
+Dense short rows come first: they teach the look-up that everything else builds on. Long rows come
+when that works. The rate is constant, then falls on a line to 3 percent; the fall is what turns
+"nearly always right" into "always".
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from inkling_core.nano.rows import Mix
+
+TOKENS_PER_STEP = 8192
+MUON_LR, ADAM_LR = 2e-2, 4e-3
+WARMUP = 20
+LAST_LR_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps up to `until` (exclusive) draw a row length from `lengths` with `weights`."""
+
+    until: int
+    lengths: tuple[int, ...]
+    weights: tuple[int, ...]
+    mix: Mix
+
+
+PHASES = (
+    Phase(460, (256,), (1,), Mix(dense=0.9, repeat=0.2, lag=0.08, far=0.0)),
+    Phase(660, (256, 512), (1, 1), Mix(dense=0.6, repeat=0.1, lag=0.12, far=0.6)),
+    Phase(860, (256, 512, 1024), (1, 1, 1), Mix(dense=0.4, repeat=0.05, lag=0.08, far=0.6)),
+    Phase(2000, (256, 512, 1024, 2048), (2, 2, 2, 5), Mix(0.3, 0.02, 0.04, 0.4)),
+)
+STEPS = PHASES[-1].until
+FALL_FROM = 1150
+
+
+def phase_of(step: int) -> Phase:
+    """The phase of a step counted from 0; the last one lasts for ever."""
+    return next((phase for phase in PHASES if step < phase.until), PHASES[-1])
+
+
+def row_length(step: int, seed: int) -> int:
+    """Row length of a step; drawn from its phase."""
+    phase = phase_of(step)
+    return random.Random(f"length/{seed}/{step}").choices(phase.lengths, phase.weights)[0]
+
+
+def rate(step: int, steps: int = STEPS, fall_from: int = FALL_FROM) -> float:
+    """Share of the full learning rate at a step counted from 0."""
+    if step < WARMUP:
+        return (step + 1) / WARMUP
+    if step < fall_from:
+        return 1.0
+    left = max(steps - step, 0) / (steps - fall_from)
+    return LAST_LR_SHARE + (1 - LAST_LR_SHARE) * min(left, 1.0)
