@@ -27,15 +27,23 @@ class ServeSettings:
     """Every knob of `inkling serve`. Field NAME is also the variable INKLING_NAME.
 
     checkpoint: folder in the published format; None is the embedded nano model.
+    host: address to listen on; loopback unless somebody else is meant to reach it.
+    port: TCP port to listen on.
+    served_model_name: what clients call the model; None is the folder's name.
+    api_key: what clients have to send as bearer token; better given as INKLING_API_KEY.
     dtype: model dtype; auto is the checkpoint's own stored dtype (nano: float32).
     conv_dtype: dtype of the conv rows; auto is the model dtype (docs give the measured error).
     backend: `cpu` (paged ops for serving) or `reference` (the law itself, slow).
     max_model_len: tokens of prompt plus answer; None is the checkpoint's own limit.
     kv_cache_mib: pool for keys, values and conv rows of all requests, MiB.
     block_size: positions per block; a prefix hit reuses whole blocks.
-    max_num_seqs, max_num_batched_tokens: requests and tokens per step (the chunk budget).
+    max_num_seqs: requests per step.
+    max_num_batched_tokens: tokens per step, prompts and answers together (the chunk budget).
+    prefix_caching: let requests share blocks of equal prompt beginnings.
+    tensor_parallel: worker processes that share every layer.
     threads: CPU threads of each worker; None is every core this process may use.
     drain_seconds: how long SIGTERM lets running requests finish.
+    log_level: least severe of the server's messages to show, for example DEBUG or WARNING.
     extra_args: more arguments for vLLM's own server, verbatim, last.
     """
 

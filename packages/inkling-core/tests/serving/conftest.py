@@ -1,0 +1,131 @@
+"""A real server for the tests of this folder: started once per module, killed at its end.
+
+Not a mock in sight: `serve(settings)` runs in its own process with vLLM under it. Everything here
+needs the serving environment; without vLLM the folder's server tests are skipped, loudly.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from inkling_core.serving.settings import ServeSettings
+
+START_SECONDS = 300  # a loaded two-core machine; 35 to 80 s were seen
+SERVE = "import os; from inkling_core.serving import server, settings; server.serve(settings.ServeSettings())"
+
+
+class Answer(NamedTuple):
+    """An HTTP answer: status and decoded JSON (text where it is none)."""
+
+    status: int
+    body: Any
+
+    @property
+    def message(self) -> str:
+        """The error text of an OpenAI-style error body."""
+        return self.body["error"]["message"]
+
+
+class Server:
+    """A server process on loopback, told its settings by INKLING_* variables."""
+
+    def __init__(self, settings: ServeSettings, log: Path) -> None:
+        self.settings, self.log = settings, log
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("INKLING_", "VLLM_"))}
+        environ.update(settings.environment())
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", SERVE], env=environ, stdout=out, stderr=subprocess.STDOUT
+            )
+
+    def wait_ready(self) -> Server:
+        """Until /health answers 200; AssertionError with the log's end if the process dies."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"died: {self.process.returncode}\n{self.tail()}"
+            if self.port_open() and self.get("/health").status == 200:
+                return self
+            time.sleep(0.5)
+        raise AssertionError(f"not ready after {START_SECONDS} s\n{self.tail()}")
+
+    def wait_exit(self, seconds: float = START_SECONDS) -> int:
+        """The exit status."""
+        return self.process.wait(timeout=seconds)
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL if that does not end it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(timeout=10)
+
+    def port_open(self) -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex(("127.0.0.1", self.settings.port)) == 0
+
+    def connect(self) -> HTTPConnection:
+        return HTTPConnection("127.0.0.1", self.settings.port, timeout=300)
+
+    def get(self, path: str) -> Answer:
+        return self._ask("GET", path, None, {})
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answer:
+        return self._ask("POST", path, body, headers or {})
+
+    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
+        connection = self.connect()
+        try:
+            text = None if body is None else json.dumps(body)
+            headers = {"content-type": "application/json", **headers}
+            connection.request(method, path, text, headers)
+            response = connection.getresponse()
+            raw = response.read().decode()
+        finally:
+            connection.close()
+        try:
+            return Answer(response.status, json.loads(raw))
+        except json.JSONDecodeError:
+            return Answer(response.status, raw)
+
+    def metric(self, name: str) -> float:
+        """Sum over labels of a Prometheus metric; 0 where it is absent."""
+        text = self.get("/metrics").body
+        rows = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(row) for row in rows)
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """`start(port=..., ...)` makes a server process; all are stopped when the module ends."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("NO SERVER TESTS: vLLM is not installed here; use the serving environment")
+    servers: list[Server] = []
+
+    def make(**settings: Any) -> Server:
+        log = tmp_path_factory.mktemp("server") / "server.log"
+        servers.append(Server(ServeSettings(**{"threads": 1, **settings}), log))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()

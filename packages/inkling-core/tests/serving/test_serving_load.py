@@ -1,0 +1,129 @@
+"""Right under load: a real server with every cache mechanism at work answers as the dense model.
+
+12 prompts of 1 to 700 tokens, many with shared prefixes, 8 at a time, 64 tokens a step, a pool so
+small that requests are preempted, two rounds with the prefix cache on. Each greedy token is
+compared with the float32 reference decoder's own choice at that position (one dense forward over
+prompt and answer, teacher forced).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import inkling_core
+from inkling_core.config import InklingConfig
+from inkling_core.generate import TokenGenerator
+from inkling_core.model import Decoder
+from inkling_core.weights import load
+from inkling_core.weights.tiny import make_tiny
+
+BLOCK, ANSWER, TOGETHER, ROUNDS = 32, 24, 8, 2
+POOL_BLOCKS = 30  # one request of 768 tokens needs 25; eight together need far more
+NANO = Path(inkling_core.__file__).parent / "nano" / "checkpoint"
+
+
+def prompts(vocabulary: int) -> list[list[int]]:
+    """16 prompts; lengths around block and chunk edges; four families of shared prefixes."""
+    generator = torch.Generator().manual_seed(11)
+
+    def draw(count: int) -> list[int]:
+        return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
+
+    first, second, third = draw(320), draw(96), draw(640)
+    return [
+        [*first, *draw(5)],
+        [*first, *draw(1)],
+        [*first[:256], *draw(40)],
+        [*first, *draw(64)],
+        [*second, *draw(3)],
+        [*second, *draw(31)],
+        [*second, *draw(33)],
+        draw(1),
+        [*third, *draw(60)],
+        [*third, *draw(1)],
+        [*third[:127], *draw(2)],
+        draw(63),
+        draw(64),
+        draw(65),
+        [*first[:128]],
+        [*third[:512], *draw(129)],
+    ]
+
+
+def dense_choices(decoder: Decoder, prompt: list[int], answer: list[int]) -> tuple[list[int], float]:
+    """Greedy choice of the reference after the prompt and after each answer token but the last;
+    and the smallest lead of a choice over the runner-up."""
+    ids = [*prompt, *answer[:-1]]
+    logits_TV = TokenGenerator(decoder, len(ids)).feed(ids)[len(prompt) - 1 :]
+    best_T2 = logits_TV.float().topk(2, dim=-1).values
+    lead = float((best_T2[:, 0] - best_T2[:, 1]).min())
+    return logits_TV.argmax(-1).tolist(), lead
+
+
+def ask(server: Any, prompt: list[int]) -> list[int]:
+    body = {
+        "model": server.settings.served_model_name,
+        "prompt": prompt,
+        "max_tokens": ANSWER,
+        "temperature": 0,
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+    answer = server.post("/v1/completions", body)
+    assert answer.status == 200, answer.body
+    return answer.body["choices"][0]["token_ids"]
+
+
+def checkpoint(name: str, folder: Path) -> Path:
+    if name == "nano":
+        if not (NANO / "config.json").is_file():
+            pytest.skip("NO NANO LOAD TEST: the embedded checkpoint is not in this tree")
+        return NANO
+    make_tiny(folder, {"max_position_embeddings": 4096}, tokenizer=True)
+    return folder
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("name", "port"), [("tiny", 8111), ("nano", 8112)])
+def test_every_greedy_token_is_the_dense_references(name, port, start, tmp_path):
+    folder = checkpoint(name, tmp_path / "tiny")
+    config = InklingConfig.from_checkpoint(folder)
+    server = start(
+        checkpoint=str(folder),
+        served_model_name=name,
+        port=port,
+        dtype="float32",
+        block_size=BLOCK,
+        max_model_len=768,
+        max_num_seqs=TOGETHER,
+        max_num_batched_tokens=64,
+        extra_args=("--num-gpu-blocks-override", str(POOL_BLOCKS)),
+    ).wait_ready()
+    decoder = Decoder(config).load_weights(load(folder, config).items())
+    asked = prompts(min(256, config.unpadded_vocab_size))
+    expected: dict[int, tuple[list[int], list[int]]] = {}
+    wrong = []
+    for round_ in range(ROUNDS):
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            answers = list(pool.map(lambda prompt: ask(server, prompt), asked))
+        for index, (prompt, answer) in enumerate(zip(asked, answers, strict=True)):
+            assert len(answer) == ANSWER
+            if index not in expected or expected[index][0] != answer:
+                choices, lead = dense_choices(decoder, prompt, answer)
+                expected[index] = (answer, choices)
+                print(f"round {round_} prompt {len(prompt)}: smallest lead {lead:.2e}")
+            wrong += [
+                (round_, len(prompt), i)
+                for i, (a, b) in enumerate(zip(answer, expected[index][1], strict=True))
+                if a != b
+            ]
+    hits = server.metric("vllm:prefix_cache_hits_total")
+    preemptions = server.metric("vllm:num_preemptions_total")
+    print(f"{name}: {ROUNDS * len(asked) * ANSWER} tokens, hits {hits}, preemptions {preemptions}")
+    assert not wrong, f"{len(wrong)} tokens differ: {wrong[:20]}"
+    assert hits > 0
+    assert preemptions > 0
