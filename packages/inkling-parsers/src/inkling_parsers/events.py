@@ -2,6 +2,8 @@
 
 Not the parser (`parser`) and not the wire format of any server (`adapters`). Text arrives in
 deltas: joining the `text` of all deltas of one block gives the block, whatever the split was.
+Events are plain classes with slots: one is made per token, and as dataclasses they would be a
+third of the time that importing the package takes.
 
     BlockStart  (deltas)  BlockEnd                         text, thinking, tool text, foreign ...
     BlockStart  ToolCallStart ArgumentsDelta* ToolCallEnd  BlockEnd          a tool call
@@ -9,7 +11,7 @@ deltas: joining the `text` of all deltas of one block gives the block, whatever 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import Enum
 from typing import Union
 
@@ -64,100 +66,145 @@ MALFORMED_CODES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class BlockStart:
+class Record:
+    """An event: its fields are the slots, in the order of the constructor."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _fields(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and (
+            type(other) is type(self) and self._fields() == other._fields()
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._fields()))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+
+class BlockStart(Record):
     """A block opens. `role`: model, user, system, tool. `kind`: the content marker's name without
     `content_` (text, thinking, invoke_tool_json, ...); bare text opens as kind text. `header`: the
     text between role and kind marker, as sent."""
 
-    role: str
-    kind: str
-    header: str
+    __slots__ = ("header", "kind", "role")
+
+    def __init__(self, role: str, kind: str, header: str) -> None:
+        self.role = role
+        self.kind = kind
+        self.header = header
 
 
-@dataclass(frozen=True)
-class BlockEnd:
+class BlockEnd(Record):
     """The open block ends; `closed`: by its own end marker, not by another one or the end."""
 
-    closed: bool
+    __slots__ = ("closed",)
+
+    def __init__(self, closed: bool) -> None:
+        self.closed = closed
 
 
-@dataclass(frozen=True)
-class ReasoningDelta:
+class ReasoningDelta(Record):
     """Text of a thinking block."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-@dataclass(frozen=True)
-class ContentDelta:
+class ContentDelta(Record):
     """Text for the reader: a text block, bare text, or a kind with no meaning of its own."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-@dataclass(frozen=True)
-class ToolTextDelta:
+class ToolTextDelta(Record):
     """Text of a free-form tool invocation (`content_invoke_tool_text`), tool named by `tool`."""
 
-    text: str
-    tool: str
+    __slots__ = ("text", "tool")
+
+    def __init__(self, text: str, tool: str) -> None:
+        self.text = text
+        self.tool = tool
 
 
-@dataclass(frozen=True)
-class ToolErrorDelta:
+class ToolErrorDelta(Record):
     """Text of a `content_tool_error` block."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-@dataclass(frozen=True)
-class ForeignDelta:
+class ForeignDelta(Record):
     """Text that the model wrote under another role than its own; not content."""
 
-    text: str
-    role: str
-    kind: str
+    __slots__ = ("kind", "role", "text")
+
+    def __init__(self, text: str, role: str, kind: str) -> None:
+        self.text = text
+        self.role = role
+        self.kind = kind
 
 
-@dataclass(frozen=True)
-class ToolCallStart:
+class ToolCallStart(Record):
     """A tool call whose name is final. `index` counts the calls of this answer from 0."""
 
-    index: int
-    name: str
+    __slots__ = ("index", "name")
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        self.name = name
 
 
-@dataclass(frozen=True)
-class ArgumentsDelta:
+class ArgumentsDelta(Record):
     """The next piece of a call's arguments, as JSON text."""
 
-    index: int
-    text: str
+    __slots__ = ("index", "text")
+
+    def __init__(self, index: int, text: str) -> None:
+        self.index = index
+        self.text = text
 
 
-@dataclass(frozen=True)
-class ToolCallEnd:
+class ToolCallEnd(Record):
     """A call is over. `valid`: its arguments are JSON text, complete or repaired."""
 
-    index: int
-    valid: bool
+    __slots__ = ("index", "valid")
+
+    def __init__(self, index: int, valid: bool) -> None:
+        self.index = index
+        self.valid = valid
 
 
-@dataclass(frozen=True)
-class RejectedDelta:
+class RejectedDelta(Record):
     """Payload text of a tool block that is in no call: a refused call or trailing junk."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
-@dataclass(frozen=True)
-class Diagnostic:
+class Diagnostic(Record):
     """Something a strict reader would refuse. `index`: the call that it is about, if any."""
 
-    code: Code
-    message: str
-    index: int | None = None
+    __slots__ = ("code", "index", "message")
+
+    def __init__(self, code: Code, message: str, index: int | None = None) -> None:
+        self.code = code
+        self.message = message
+        self.index = index
 
 
 Event = Union[  # noqa: UP007 - evaluated at import, and Python 3.10 wants Union for this
@@ -194,35 +241,32 @@ _DELTAS = (
 )
 
 
-def _same_stream(a: Event, b: Event) -> bool:
-    """Whether two deltas continue one text: equal but for it."""
-    if type(a) is not type(b) or not isinstance(a, _DELTAS):
-        return False
-    fields = (name for name in a.__dataclass_fields__ if name != "text")
-    return all(getattr(a, name) == getattr(b, name) for name in fields)
-
-
-def coalesce(events: list[Event]) -> list[Event]:
+def coalesce(events: Iterable[Event]) -> list[Event]:
     """Join neighbouring deltas of one text, so that streams split in different places compare."""
     joined: list[Event] = []
     pieces: list[str] = []
-
-    def flush() -> None:
-        if pieces:
-            last = joined.pop()
-            assert isinstance(last, _DELTAS)
-            extra = {n: getattr(last, n) for n in last.__dataclass_fields__ if n != "text"}
-            joined.append(type(last)(text="".join(pieces), **extra))
-            pieces.clear()
-
     for event in events:
-        if joined and _same_stream(joined[-1], event):
-            assert isinstance(event, _DELTAS)
-            pieces.append(event.text)
+        if joined and _continues(joined[-1], event):
+            pieces.append(getattr(event, "text"))  # noqa: B009 - only deltas get here
             continue
-        flush()
+        _join(joined, pieces)
         joined.append(event)
-        if isinstance(event, _DELTAS):
-            pieces.append(event.text)
-    flush()
+    _join(joined, pieces)
     return joined
+
+
+def _continues(a: Event, b: Event) -> bool:
+    """Whether two deltas are of one text: equal but for it."""
+    if type(a) is not type(b) or not isinstance(a, _DELTAS):
+        return False
+    return all(getattr(a, name) == getattr(b, name) for name in a.__slots__ if name != "text")
+
+
+def _join(joined: list[Event], pieces: list[str]) -> None:
+    """Put the texts that follow the last event's own into a copy of it."""
+    if pieces:
+        last = joined[-1]
+        fields = {name: getattr(last, name) for name in last.__slots__}
+        fields["text"] = "".join([fields["text"], *pieces])
+        joined[-1] = type(last)(**fields)
+        pieces.clear()

@@ -6,7 +6,8 @@ the published models use 199998 to 200057, a small test vocabulary uses others.
 
 Layout of one message (what the rest of the package calls a block):
 
-    ROLE [header text] KIND text END          e.g. <|message_model|>f<|content_invoke_tool_json|>{..}<|end_message|>
+    ROLE [header text] KIND text END
+    <|message_model|>f<|content_invoke_tool_json|>{...}<|end_message|>
     ... and after the last block of an answer one STOP.
 """
 

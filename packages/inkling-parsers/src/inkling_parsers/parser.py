@@ -55,9 +55,7 @@ class StreamParser:
         if prompt:
             self._read_prompt(prompt, decode)
 
-    def feed(
-        self, delta: str | Sequence[int], texts: Sequence[str] | None = None
-    ) -> list[Event]:
+    def feed(self, delta: str | Sequence[int], texts: Sequence[str] | None = None) -> list[Event]:
         """Events that `delta` makes certain.
 
         `delta` is text, or ids with `texts`, one string for each (those of special ids are not

@@ -69,7 +69,7 @@ class Parsed:
     @classmethod
     def collect(cls, events: Iterable[Event], termination: Termination) -> Parsed:
         """Add up the events of one stream."""
-        joined = coalesce(list(events))
+        joined = coalesce(events)
         reasoning = [event.text for event in joined if isinstance(event, ReasoningDelta)]
         content = [visible_text(event) for event in joined]
         return cls(
