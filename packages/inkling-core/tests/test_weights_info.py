@@ -96,3 +96,8 @@ def test_printed_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_size_that_cannot_be_cut() -> None:
     with pytest.raises(ValueError, match="tensor_parallel=3: usable sizes are 1, 2, 4, 8"):
         run(settings(tensor_parallel=3))
+
+
+def test_a_preset_with_a_typo() -> None:
+    with pytest.raises(ValueError, match="did you mean 'inkling_small'"):
+        run(CheckpointInfoSettings(checkpoint="inkling_smal"))

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from inkling_core.config import PRESETS, InklingConfig
 from inkling_core.config.folder import read_json
+from inkling_core.naming import suggestion
 from inkling_core.weights.audit import validate
 from inkling_core.weights.header import DTYPE_BYTES
 from inkling_core.weights.manifest import INDEX, SINGLE
@@ -209,7 +210,11 @@ def _source(checkpoint: str) -> str | Path:
         return checkpoint
     from inkling_core.embedded import checkpoint_folder
 
-    return checkpoint_folder(checkpoint)
+    try:
+        return checkpoint_folder(checkpoint)
+    except FileNotFoundError as error:
+        known = [*PRESETS, "nano"]
+        raise ValueError(f"{error}; presets: {suggestion(checkpoint, known)}") from None
 
 
 def _config_of(source: str | Path) -> InklingConfig:
