@@ -38,5 +38,5 @@ def load_decoder(
 
 
 def dtype_of(name: str, config: InklingConfig) -> torch.dtype:
-    """The dtype called `name`; `auto` is what the checkpoint's configuration says of its weights."""
+    """The dtype called `name`; `auto` is the one that the configuration gives the weights."""
     return getattr(torch, config.dtype if name == "auto" else name)

@@ -51,7 +51,8 @@ def command_page(
 ) -> str:
     """Everything about one command; `values`: setting -> value as composed (text)."""
     explained = field_help(command.settings())
-    rows = [(f"{key}={values[key]}", explained.get(key, "")) for key in values]
+    # a user types null; None is how the settings class spells it
+    rows = [(f"{key}={values[key]}", explained[key].replace("None", "null")) for key in values]
     text = f' ["{command.text}"]' if command.text else ""
     lines = [
         f"inkling {command.name}: {command.summary}",

@@ -1,0 +1,74 @@
+"""arguments.py: what is a flag, an override, free text or a secret, and text that survives
+Hydra."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inkling_core.cli.arguments import HIDDEN, quoted, sort_arguments
+from inkling_core.cli.commands import BUILT_IN
+from inkling_core.cli.compose import settings_for
+from inkling_core.cli.mistakes import UsageError
+
+KNOWN = ["prompt", "max_tokens", "checkpoint", "api_key", "model", "port"]
+
+
+def test_flags_come_before_overrides_whatever_their_order():
+    found = sort_arguments(["port=1", "--cfg", "job", "model=nano", "--resolve"], KNOWN, None)
+    assert found.flags == ["--cfg", "job", "--resolve"]
+    assert found.overrides == ["port=1", "model=nano"]
+
+
+def test_info_alone_asks_for_all_of_it():
+    assert sort_arguments(["--info", "port=1"], KNOWN, None).flags == ["--info", "all"]
+    assert sort_arguments(["--info", "defaults"], KNOWN, None).flags == ["--info", "defaults"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["12+7=?"], ["e=?"], ["x=1, y=2, x+y=?"], ["What", "is", "6?"], ["--", "port=1"], ["7"]],
+    ids=" ".join,
+)
+def test_free_text_is_not_an_override(words):
+    found = sort_arguments(words, KNOWN, "prompt")
+    text = " ".join(word for word in words if word != "--")
+    assert found.overrides == [f"prompt={quoted(text)}"]
+
+
+@pytest.mark.parametrize(
+    "item", ["max_tokens=5", "max_tokns=5", "+extra=1", "~model", "model=nano"]
+)
+def test_an_override_is_not_free_text(item):
+    assert sort_arguments([item], KNOWN, "prompt").overrides == [item]
+
+
+def test_a_secret_never_reaches_hydra():
+    found = sort_arguments(["api_key=hunter2", "port=1"], KNOWN, None)
+    assert found.secrets == {"api_key": "hunter2"}
+    assert found.overrides == [f"api_key='{HIDDEN}'", "port=1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "80"], "settings are written without dashes: port=VALUE"),
+        (["--max-tokens=3"], "settings are written without dashes: max_tokens=VALUE"),
+        (["--hlep"], "did you mean --help?"),
+        (["-m", "port=1,2"], "not supported"),
+        (["prt"], "did you mean port=VALUE?"),
+        (["hello"], "is not `name=value`"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_is_none_of_the_four_is_refused(arguments, message):
+    with pytest.raises(UsageError, match=re.escape(message)):
+        sort_arguments(arguments, KNOWN, None)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(st.sampled_from("ab '\"\\${}[]=,:\n\t~!#é日"), max_size=12) | st.text(max_size=20))
+def test_any_text_survives_hydra(text):
+    arguments = sort_arguments([f"prompt={quoted(text)}"], KNOWN, "prompt")
+    assert settings_for(BUILT_IN["generate"], arguments).prompt == text

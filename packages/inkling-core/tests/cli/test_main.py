@@ -1,0 +1,128 @@
+"""main.py: finding commands, explaining mistakes, printing what runs, exit status."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import yaml
+
+from inkling_core.cli.main import main
+
+MISTAKES = [
+    ("serv", "did you mean 'serve'?"),
+    ("doctor", "needs inkling-hpu: pip install"),
+    ("checkpoint inf", "did you mean 'info'?"),
+    ("serve prt=8100", "did you mean 'port'?"),
+    ("serve port=abc", "port: Value 'abc'"),
+    ("serve port=99999", "port=99999"),
+    ("serve model=nanno", "did you mean 'nano'?"),
+    ("serve modl=nano", "did you mean 'model'?"),
+    ("serve preset=smok", "did you mean 'smoke'?"),
+    ("serve dtype=flot32", "did you mean 'float32'?"),
+    ("serve +foo=1", "no setting 'foo'"),
+    ("serve prefix_caching=maybe", "prefix_caching: Value 'maybe'"),
+    ("serve model=inkling", "missing checkpoint=..."),
+    ("logits", "missing out=..."),
+    ("generate", "missing prompt=..."),
+    ("generate max_tokns=5 hi", "did you mean 'max_tokens'?"),
+    ("generate max_tokens=0 hi", "max_tokens=0 must be at least 1"),
+    ("gates url=localhost:8000", "must start with http://"),
+    ("gates timeout=nan", "timeout=nan must be at least 1"),
+    ("logits prompts=p out=o checkpoint=nowhere", "no such folder"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), MISTAKES, ids=[line for line, _ in MISTAKES])
+def test_a_mistake_is_told_in_one_line(line, message, capsys):
+    assert main(line.split()) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert "\ninkling " in "\n" + printed.err
+
+
+def test_no_arguments_print_the_commands_and_fail(capsys):
+    assert main([]) == 2
+    assert "inkling COMMAND" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
+def test_help_lists_ours_and_what_needs_a_package(flag, capsys):
+    assert main([flag]) == 0
+    page = capsys.readouterr().out
+    assert "  serve " in page
+    assert "needs inkling-hpu" in page
+
+
+def test_a_help_page_shows_values_as_overridden(capsys):
+    assert main(["serve", "preset=smoke", "port=8123", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert "port=8123" in page
+    assert "max_num_seqs=1 " in page
+    assert "preset=" in page
+    assert "load_test | smoke" in page
+
+
+def test_cfg_job_prints_the_configuration_and_runs_nothing(capsys):
+    assert main(["generate", "12+7=?", "--cfg", "job"]) == 0
+    printed = capsys.readouterr()
+    assert yaml.safe_load(printed.out)["prompt"] == "12+7=?"
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("tail", ["--cfg job", "--cfg all --resolve", "--info config", "--help"])
+def test_no_flag_prints_a_secret(tail):
+    """In a fresh process: `--info` sets up logging of its own."""
+    command = [sys.executable, "-m", "inkling_core.cli.main", "serve", "api_key=hunter2"]
+    done = subprocess.run([*command, *tail.split()], capture_output=True, text=True, check=True)
+    assert "***" in done.stdout
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_the_resolved_configuration_is_printed_at_start(capsys):
+    """Printed before the command runs, and so also where the run then fails."""
+    assert main(["logits", "prompts=nowhere.jsonl", "out=o", "checkpoint=nowhere"]) == 2
+    printed = capsys.readouterr().err
+    shown = yaml.safe_load(printed[: printed.index("\ninkling logits:")])
+    assert shown["prompts"] == "nowhere.jsonl"
+    assert shown["dtype"] == "float32"
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main(["logits", "prompts=nowhere.jsonl", "out=o", "checkpoint=nowhere"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_packages_add_commands_and_config_groups(tmp_path):
+    """A package with entry points, as pip would lay it out; in a fresh process, as users meet
+    it."""
+    package = tmp_path / "inkling_far"
+    (package / "conf" / "profile").mkdir(parents=True)
+    (package / "__init__.py").write_text("def main(argv):\n    print('far', argv)\n    return 3\n")
+    (package / "conf" / "__init__.py").write_text("")
+    (package / "conf" / "profile" / "far.yaml").write_text("# @package _global_\nmax_num_seqs: 7\n")
+    info = tmp_path / "inkling_far-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inkling-far\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text(
+        textwrap.dedent("""\
+            [inkling.commands]
+            doctor = inkling_far:main
+            [inkling.conf]
+            far = inkling_far.conf
+        """)
+    )
+    code = f"""if True:
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        from inkling_core.cli.main import main
+        print(main(["doctor", "a", "b=c"]))
+        print(main(["serve", "profile=far", "--cfg", "job"]))
+        print(main(["serve", "profile=fra"]))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "far ['a', 'b=c']\n3\n" in done.stdout
+    assert "max_num_seqs: 7\n" in done.stdout
+    assert "did you mean 'far'?" in done.stderr
