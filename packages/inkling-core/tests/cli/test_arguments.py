@@ -4,8 +4,10 @@ Hydra."""
 import re
 
 import pytest
-from hypothesis import given, settings
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from inkling_core.cli.arguments import HIDDEN, quoted, sort_arguments
 from inkling_core.cli.commands import BUILT_IN
@@ -67,8 +69,18 @@ def test_what_is_none_of_the_four_is_refused(arguments, message):
         sort_arguments(arguments, KNOWN, None)
 
 
-@settings(deadline=None, max_examples=60)
+def read_back(override: str) -> str:
+    """What a command sees: Hydra's grammar, then OmegaConf's interpolations."""
+    value = OverridesParser.create().parse_override(override).value()
+    return OmegaConf.to_container(OmegaConf.create({"prompt": value}), resolve=True)["prompt"]
+
+
 @given(st.text(st.sampled_from("ab '\"\\${}[]=,:\n\t~!#é日"), max_size=12) | st.text(max_size=20))
 def test_any_text_survives_hydra(text):
-    arguments = sort_arguments([f"prompt={quoted(text)}"], KNOWN, "prompt")
+    assert read_back(f"prompt={quoted(text)}") == text
+
+
+def test_text_arrives_in_the_settings():
+    text = "it's ${x} \\"
+    arguments = sort_arguments([text], KNOWN, "prompt")
     assert settings_for(BUILT_IN["generate"], arguments).prompt == text
