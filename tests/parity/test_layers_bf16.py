@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("transformers", reason="needs transformers 5.24.0, the independent reference")
 
 from hf_oracle import make_checkpoint
+
 from inkling_core.checkpoint import load_decoder
 from inkling_core.generate import TokenGenerator
 from inkling_core.layers.context import StepContext

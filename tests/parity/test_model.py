@@ -14,6 +14,7 @@ from geometries import GEOMETRIES, Geometry
 pytest.importorskip("transformers", reason="needs transformers 5.24.0, the independent reference")
 
 from hf_oracle import hf_logits, make_checkpoint
+
 from inkling_core.checkpoint import load_decoder
 from inkling_core.generate import TokenGenerator
 from inkling_core.parity.compare import assert_within

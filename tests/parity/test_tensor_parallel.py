@@ -1,6 +1,6 @@
 """Sharded decoders, emulated with threads, against transformers' unsharded logits.
 
-    two all-reduces per layer, one after the embedding, and nothing else
+two all-reduces per layer, one after the embedding, and nothing else
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from thread_ranks import ThreadRanks
 pytest.importorskip("transformers", reason="needs transformers 5.24.0, the independent reference")
 
 from hf_oracle import hf_logits, make_checkpoint
+
 from inkling_core.checkpoint import load_decoder
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.ragged import run_ragged

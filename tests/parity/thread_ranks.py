@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
-from inkling_core.parallel import TensorParallel
 from torch import Tensor
+
+from inkling_core.parallel import TensorParallel
 
 Result = TypeVar("Result")
 

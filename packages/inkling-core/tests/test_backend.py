@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+
 from inkling_core import ops
 from inkling_core.backend import (
     DISABLE_VARIABLE,

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from inkling_core.checkpoint import load_decoder
 from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.ragged import run_ragged
 from inkling_core.parity.tolerances import tolerance
-from safetensors.torch import load_file
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 LIMIT = tolerance("model", torch.float32)

@@ -1,7 +1,10 @@
 """The small ops against float64 formulas: norm, activation, short convolution, experts, head."""
 
+import itertools
+
 import pytest
 import torch
+
 from inkling_core import ops
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.tolerances import tolerance
@@ -50,7 +53,7 @@ def test_short_conv(lengths, taps, dtype, poisoned_empty):
     history = random(len(lengths), taps - 1, 7, dtype=dtype, seed=1)
     weight = random(7, taps, seed=2)
     expected = torch.zeros_like(x, dtype=torch.float64)
-    for q, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    for q, (start, end) in enumerate(itertools.pairwise(starts)):
         padded = torch.cat([history[q], x[start:end]]).double()
         for t in range(end - start):
             window = padded[t : t + taps] * weight.double().T

@@ -1,12 +1,13 @@
 """rel_attention against a plain double loop in float64.
 
-    score(p, s) = (q_p . k_s) / H + (rel_p[p - s] if p - s < R else 0),   0 <= p - s < window
+score(p, s) = (q_p . k_s) / H + (rel_p[p - s] if p - s < R else 0),   0 <= p - s < window
 """
 
 import math
 
 import pytest
 import torch
+
 from inkling_core.ops import rel_attention
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.tolerances import tolerance

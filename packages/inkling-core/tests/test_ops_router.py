@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from inkling_core.ops import router
 
 

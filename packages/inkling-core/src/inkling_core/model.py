@@ -108,7 +108,7 @@ class Decoder(nn.Module):
 
     @torch.inference_mode()
     def logits(self, x_TD: Tensor) -> Tensor:
-        """`[T, D]` hidden states -> `[T, unpadded_vocab_size]`; padded rows are cut, not trusted."""
+        """`[T, D]` hidden states -> `[T, unpadded_vocab_size]`; padded rows are cut."""
         multiplier = self.config.logits_mup_width_multiplier
         shard_TV = self.ops.logits(x_TD, self.unembed.weight, multiplier)
         return self.tp.all_gather(shard_TV)[:, : self.config.unpadded_vocab_size]

@@ -100,6 +100,8 @@ class GatesSettings:
     embedded nano model.
     gates: names of the gates to run; an empty list runs all of them.
     out: JSON report to write; null prints it only.
+    chunk: tokens per step of the server (its max_num_batched_tokens); facts are placed so that the
+    edges of its prefill chunks cut them.
     timeout: seconds that one request may take.
     """
 
@@ -109,11 +111,13 @@ class GatesSettings:
     checkpoint: str | None = None
     gates: tuple[str, ...] = ()
     out: str | None = None
+    chunk: int = 512
     timeout: float = 120.0
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url={self.url!r} must start with http:// or https://")
+        check_at_least("chunk", self.chunk, 1)
         check_at_least("timeout", self.timeout, 1)
 
 

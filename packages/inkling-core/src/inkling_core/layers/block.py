@@ -1,7 +1,7 @@
 """One decoder layer.
 
-    x += attn_sconv(attention(attn_norm(x)))
-    x += mlp_sconv(mlp(mlp_norm(x)))             the residual stream stays in the model dtype
+x += attn_sconv(attention(attn_norm(x)))
+x += mlp_sconv(mlp(mlp_norm(x)))             the residual stream stays in the model dtype
 """
 
 import torch

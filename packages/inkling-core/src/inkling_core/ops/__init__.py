@@ -14,7 +14,7 @@ from inkling_core.ops.activation import silu_and_mul
 from inkling_core.ops.experts import experts, shared_experts
 from inkling_core.ops.logits import logits
 from inkling_core.ops.norm import rms_norm
-from inkling_core.ops.qkvr_prep import QkvrWeights, query_scale, qkvr_prep
+from inkling_core.ops.qkvr_prep import QkvrWeights, qkvr_prep, query_scale
 from inkling_core.ops.rel_attention import rel_attention
 from inkling_core.ops.router import router
 from inkling_core.ops.short_conv import short_conv

@@ -8,6 +8,7 @@ Tap W - 1 is the current token. Values before a request's first token in this st
 history (zeros at the start of a sequence). No activation. Float32 inside.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -31,7 +32,7 @@ def short_conv(
     num_taps = weight_CW.shape[1]
     x_f, weight_f = x_TC.float(), weight_CW.float()
     out_TC = torch.zeros_like(x_TC)
-    for q, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+    for q, (start, end) in enumerate(itertools.pairwise(starts)):
         padded = torch.cat([history_QJC[q].float(), x_f[start:end]])
         mixed = x_f[start:end].clone()
         for w in range(num_taps):

@@ -1,0 +1,6 @@
+"""Gates: checks of a running server of ours, from outside, over HTTP.
+
+Not unit tests: `inkling gates url=...` asks a real server and says whether to trust it. `run` is
+the command, `checks` the gates, `client` the wire, `reference` the dense decoder that answers are
+compared with.
+"""

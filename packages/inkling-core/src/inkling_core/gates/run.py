@@ -1,0 +1,97 @@
+"""`inkling gates`: runs the gates against a server, prints a table, writes a report.
+
+Not the gates (`checks`). Exit status 0 when every finding holds, 1 otherwise; a gate that raises
+is a failed gate, never a stopped run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from inkling_core.cli.settings import GatesSettings
+from inkling_core.embedded import EMBEDDED, checkpoint_folder
+from inkling_core.gates.checks import GATES
+from inkling_core.gates.client import Client
+from inkling_core.gates.reference import Reference
+from inkling_core.gates.verdict import Finding, Target
+from inkling_core.naming import suggestion
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """One gate: its findings and how long it took."""
+
+    gate: str
+    findings: tuple[Finding, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.findings) and all(finding.ok for finding in self.findings)
+
+
+def run(settings: GatesSettings) -> int:
+    """Runs the chosen gates. Returns the exit status."""
+    for name in settings.gates:
+        if name not in GATES:
+            raise ValueError(
+                f"gates={name}: choose from {', '.join(GATES)}; {suggestion(name, tuple(GATES))}"
+            )
+    folder = checkpoint_folder(settings.checkpoint)
+    key = settings.api_key or os.environ.get("INKLING_API_KEY")
+    target = Target(
+        Client(settings.url, key, settings.timeout, settings.model),
+        Reference.load(folder),
+        is_nano=folder == EMBEDDED,
+        chunk=settings.chunk,
+    )
+    console = Console()
+    reports = []
+    for name in settings.gates or GATES:
+        report = _run_gate(name, target)
+        reports.append(report)
+        _print(console, report)
+    passed = sum(report.passed for report in reports)
+    failed = len(reports) - passed
+    console.print(_summary(reports))
+    console.print(f"{passed} passed, {failed} failed")
+    if settings.out:
+        content = {"url": settings.url, "gates": [asdict(report) for report in reports]}
+        Path(settings.out).write_text(json.dumps(content, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def _run_gate(name: str, target: Target) -> GateReport:
+    began = time.monotonic()
+    findings: list[Finding] = []
+    try:
+        findings.extend(GATES[name](target))
+    except Exception as error:
+        findings.append(Finding("the gate itself", False, f"{type(error).__name__}: {error}"))
+    return GateReport(name, tuple(findings), time.monotonic() - began)
+
+
+def _print(console: Console, report: GateReport) -> None:
+    """The line of a gate, then only what failed."""
+    good = sum(finding.ok for finding in report.findings)
+    mark = "[green]pass[/]" if report.passed else "[red]FAIL[/]"
+    console.print(f"{mark} {report.gate}: {good} of {len(report.findings)}")
+    for finding in report.findings:
+        if not finding.ok:
+            console.print(f"     {finding.what}: {finding.detail}", style="red", markup=False)
+
+
+def _summary(reports: list[GateReport]) -> Table:
+    table = Table("gate", "held", "failed", "seconds", title="gates")
+    for report in reports:
+        held = sum(finding.ok for finding in report.findings)
+        failed = len(report.findings) - held
+        table.add_row(report.gate, str(held), str(failed), f"{report.seconds:.1f}")
+    return table
