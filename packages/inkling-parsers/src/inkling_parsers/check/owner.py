@@ -49,7 +49,7 @@ def _call(base: dict[str, Any], index: int, call: ToolCall) -> dict[str, Any]:
         "name": None,
         "content": "InvokeTool",
         "tool": call.name,
-        "args": members,
+        "args": [[name, _spelled(value)] for name, value in members],
         "tool_call_id": f"functions.{call.name}:{index}",
     }
 
@@ -68,28 +68,31 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return {"object": [list(member) for member in members]}
 
 
-def comparable(messages: list[dict[str, Any]], like: list[dict[str, Any]], numbers: bool) -> Any:
-    """`messages` with the members that those of `like` have and argument values in one spelling;
-    with `numbers`, numbers by value."""
+def comparable(messages: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`messages` with the members that those of `like` have."""
     shown = [
-        {name: _value(message.get(name), name, numbers) for name in _members(wanted)}
+        {name: message.get(name) for name in _members(wanted)}
         for message, wanted in zip(messages, like, strict=False)
     ]
     return [*shown, *messages[len(like) :]]
+
+
+def respelled(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row's messages with argument values spelled as `owner_messages` spells them."""
+    return [
+        {**message, "args": [[name, _spelled(_loads(part))] for name, part in message["args"]]}
+        if message.get("args")
+        else message
+        for message in messages
+    ]
 
 
 def _members(message: Mapping[str, Any]) -> list[str]:
     return [name for name, value in message.items() if name != "metadata" and value is not None]
 
 
-def _value(value: Any, name: str, numbers: bool) -> Any:
-    if name != "args":
-        return value
-    parts = [
-        [key, json.dumps(_loads(part) if isinstance(part, str) else part)]
-        for key, part in value or ()
-    ]
-    return [[key, by_value(part) if numbers else part] for key, part in parts]
+def _spelled(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def by_value(text: str) -> str:

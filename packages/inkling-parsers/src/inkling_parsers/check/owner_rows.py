@@ -7,12 +7,13 @@ for every split. With a tokenizer the row's own `token_ids` are parsed as well.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from inkling_parsers.check.decisions import Decision
 from inkling_parsers.check.outcome import Outcome, difference
-from inkling_parsers.check.owner import comparable, owner_messages
+from inkling_parsers.check.owner import by_value, comparable, owner_messages, respelled
 from inkling_parsers.check.splits import ByteVocabulary, id_splits
 from inkling_parsers.check.tokenizer import Tokenizer
 from inkling_parsers.detokenize import Decode
@@ -87,8 +88,10 @@ def _compare(
 ) -> str | None:
     """What is different, or None. Of an error count its kind and the field or tag it names."""
     if "messages" in wanted and "messages" in got:
-        left = comparable(wanted["messages"], wanted["messages"], numbers)
-        right = comparable(got["messages"], wanted["messages"], numbers)
+        left = comparable(respelled(wanted["messages"]), wanted["messages"])
+        right = comparable(got["messages"], wanted["messages"])
+        if numbers:
+            left, right = (json.loads(by_value(json.dumps(side))) for side in (left, right))
         return None if left == right else difference(left, right, name)
     attributes = wanted.get("attrs", {})
     expected = {"error_kind": wanted.get("error_kind")}
