@@ -1,9 +1,10 @@
-"""serving/cpu: every op equals its namesake in inkling_core.ops, on odd sizes and poisoned caches."""
+"""serving/cpu: every op equals its namesake in inkling_core.ops, odd sizes, poisoned caches."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+
 from inkling_core import ops
 from inkling_core.ops import QkvrWeights
 from inkling_core.serving import cpu
@@ -138,9 +139,7 @@ def test_qkvr_prep(lengths, contexts, tau, dtype, limit):
     raw = [torch.randn(total, width).to(dtype) for width in widths]
     histories = [torch.randn(step.num_requests, W - 1, G * H).to(dtype) for _ in range(2)]
     arguments = (*raw, weights, *histories, step.starts, tau_T, 1e-6)
-    for actual, expected in zip(
-        cpu.qkvr_prep(*arguments), ops.qkvr_prep(*arguments), strict=True
-    ):
+    for actual, expected in zip(cpu.qkvr_prep(*arguments), ops.qkvr_prep(*arguments), strict=True):
         torch.testing.assert_close(actual, expected, rtol=2 * limit, atol=2 * limit)
 
 

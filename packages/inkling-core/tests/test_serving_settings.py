@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from inkling_core.serving.settings import ServeSettings
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+
 import inkling_core
 from inkling_core.config import InklingConfig
 from inkling_core.generate import TokenGenerator
@@ -54,7 +55,9 @@ def prompts(vocabulary: int) -> list[list[int]]:
     ]
 
 
-def dense_choices(decoder: Decoder, prompt: list[int], answer: list[int]) -> tuple[list[int], float]:
+def dense_choices(
+    decoder: Decoder, prompt: list[int], answer: list[int]
+) -> tuple[list[int], float]:
     """Greedy choice of the reference after the prompt and after each answer token but the last;
     and the smallest lead of a choice over the runner-up."""
     ids = [*prompt, *answer[:-1]]

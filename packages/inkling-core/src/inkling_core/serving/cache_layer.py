@@ -7,13 +7,14 @@ block table. What it is not: attention (inkling_core ops) or the byte layout (pa
 from __future__ import annotations
 
 import torch
-from inkling_core.serving.metadata import InklingBackend
-from inkling_core.serving.pages import PageLayout, PageViews, cut_pages
 from torch import nn
 from vllm.config import VllmConfig
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.v1.attention.backend import AttentionBackend
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
+
+from inkling_core.serving.metadata import InklingBackend
+from inkling_core.serving.pages import PageLayout, PageViews, cut_pages
 
 
 class InklingCacheLayer(nn.Module, AttentionLayerBase):

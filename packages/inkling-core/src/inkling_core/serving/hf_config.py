@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from inkling_core.config import InklingConfig
 from transformers import PretrainedConfig
+
+from inkling_core.config import InklingConfig
 
 ARCHITECTURES = ("InklingForConditionalGeneration", "InklingForCausalLM")
 MODEL_TYPE = "inkling_mm_model"
@@ -38,7 +39,7 @@ class InklingServingConfig(PretrainedConfig):
         )
         self.document = document
         self.dtype = geometry.dtype
-        self.vocab_size = geometry.unpadded_vocab_size  # ids beyond it have no logit, so none is sampled
+        self.vocab_size = geometry.unpadded_vocab_size  # further ids have no logit
         self.hidden_size = geometry.hidden_size
         self.num_hidden_layers = geometry.num_hidden_layers
         self.num_attention_heads = geometry.num_attention_heads

@@ -10,9 +10,9 @@ has nothing to hand out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
-from inkling_core.step import Step
 from vllm.config import VllmConfig
 from vllm.v1.attention.backend import (
     AttentionBackend,
@@ -22,6 +22,8 @@ from vllm.v1.attention.backend import (
 )
 from vllm.v1.kv_cache_interface import AttentionSpec
 from vllm.v1.kv_cache_layout import KVCacheLayout
+
+from inkling_core.step import Step
 
 
 @dataclass
@@ -80,7 +82,7 @@ def to_step(common: CommonAttentionMetadata, block_size: int) -> Step:
     Requests that got no token in this step (padding rows of captured batches) are left out.
     """
     starts = common.query_start_loc_cpu.tolist()
-    lengths = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    lengths = [b - a for a, b in pairwise(starts)]
     totals = common.seq_lens.tolist()
     rows = [q for q, length in enumerate(lengths) if length > 0]
     positions = common.positions

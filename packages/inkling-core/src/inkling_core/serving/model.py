@@ -13,22 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
-from inkling_core.config import InklingConfig
-from inkling_core.conv_state.layout import ConvLayout
-from inkling_core.conv_state.memory import TensorConvStore
-from inkling_core.layers.context import Caches
-from inkling_core.model import Decoder
-from inkling_core.parallel import TensorParallel
-from inkling_core.serving.cache_layer import InklingCacheLayer
-from inkling_core.serving.metadata import InklingMetadata
-from inkling_core.serving.paged_cache import PagedKVCache
-from inkling_core.serving.pages import PageViews
-from inkling_core.serving.plan import conv_row_dtype, kv_heads_per_rank, page_layout, row_share
-from inkling_core.serving.settings import ServeSettings
-from inkling_core.weights import stream
 from torch import Tensor, nn
 from vllm.config import VllmConfig
 from vllm.distributed import (
@@ -39,6 +27,20 @@ from vllm.distributed import (
 )
 from vllm.forward_context import get_forward_context
 from vllm.logger import init_logger
+
+from inkling_core.config import InklingConfig
+from inkling_core.conv_state.layout import ConvLayout
+from inkling_core.layers.context import Caches
+from inkling_core.model import Decoder
+from inkling_core.parallel import TensorParallel
+from inkling_core.serving.cache_layer import InklingCacheLayer
+from inkling_core.serving.conv_rows import LayerConvStore
+from inkling_core.serving.metadata import InklingMetadata
+from inkling_core.serving.paged_cache import PagedKVCache
+from inkling_core.serving.pages import PageViews
+from inkling_core.serving.plan import conv_row_dtype, kv_heads_per_rank, page_layout, row_share
+from inkling_core.serving.settings import ServeSettings
+from inkling_core.weights import stream
 
 logger = init_logger("vllm.inkling.model")  # vLLM shows loggers below its own name only
 
@@ -55,9 +57,7 @@ class InklingForServing(nn.Module):
         self.config: InklingConfig = model_config.hf_config.geometry
         self.settings = ServeSettings.from_environment(os.environ)
         tp = _tensor_parallel()
-        self.decoder = Decoder(
-            self.config, _backend(self.settings.backend), tp, model_config.dtype
-        )
+        self.decoder = Decoder(self.config, _backend(self.settings.backend), tp, model_config.dtype)
         self.conv_layout = ConvLayout.from_config(self.config, tp.size)
         layout = page_layout(
             self.config,
@@ -123,9 +123,7 @@ class InklingForServing(nn.Module):
         """
         metadata = self._metadata()
         if metadata is None:  # vLLM sizes its buffers with a run that has no requests
-            return torch.zeros(
-                len(input_ids), self.config.hidden_size, dtype=self.decoder.dtype
-            )
+            return torch.zeros(len(input_ids), self.config.hidden_size, dtype=self.decoder.dtype)
         hidden_TD = self.decoder(input_ids, metadata.step, self._bound_caches())
         return spread_poison(hidden_TD, metadata.step.starts)
 
@@ -145,7 +143,7 @@ class InklingForServing(nn.Module):
             views: list[PageViews] = [layer.views for layer in self.cache_layers]
             self._caches = Caches(
                 PagedKVCache([v.keys_PLGH for v in views], [v.values_PLGH for v in views]),
-                TensorConvStore([v.rows_PJC for v in views], self.conv_layout),
+                LayerConvStore([v.rows_PJC for v in views], self.conv_layout),
             )
         return self._caches
 
@@ -156,7 +154,7 @@ def spread_poison(hidden_TD: Tensor, starts: tuple[int, ...]) -> Tensor:
     if bool(finite_T.all()):
         return hidden_TD
     hidden_TD = hidden_TD.clone()
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         if not bool(finite_T[start:end].all()):
             hidden_TD[start:end] = float("nan")
     return hidden_TD
@@ -179,4 +177,3 @@ def _tensor_parallel() -> TensorParallel:
         all_reduce=tensor_model_parallel_all_reduce,
         all_gather=tensor_model_parallel_all_gather,
     )
-

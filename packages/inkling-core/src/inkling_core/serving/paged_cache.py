@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
+
 from inkling_core.kv_cache import TensorKVCache
 from inkling_core.step import Step
-from torch import Tensor
 
 
 def slot_pool(paged_PLGH: Tensor) -> tuple[Tensor, int]:

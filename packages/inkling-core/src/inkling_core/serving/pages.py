@@ -1,7 +1,7 @@
 """One page of vLLM's pool per block and layer: keys, values, and the block's conv row behind them.
 
-What it is: the byte layout, and the views that cut it out of the storage vLLM allocates. Because
-the conv row lies inside the page, vLLM counts it in its pool size and its start-up check, and a
+What it is: the byte layout, and the views that cut it out of the storage vLLM allocates. As the
+conv row lies inside the page, vLLM counts it in its pool size and its start-up check, and a
 block id means the same to keys, values and conv state.
 
     page  = block_size key/value slots, then ceil(row_bytes / slot_bytes) slots that hold the row
@@ -11,7 +11,7 @@ block id means the same to keys, values and conv state.
 The row area is a whole number of slots, so slot s of block b is slot b * slots_per_page + s of one
 evenly strided pool: a gather needs a single index.
 
-What it is not: a cache policy (vLLM allots blocks) or the conv protocol (`inkling_core.conv_state`).
+What it is not: a cache policy (vLLM allots blocks) or the conv protocol (`conv_state`).
 All layers share one page size: where local and global layers differ in KV heads, the larger
 count sets it, because one block table serves all layers.
 """

@@ -7,6 +7,7 @@ after. What it is not: byte offsets (pages.py) or anything of vLLM's; it imports
 from __future__ import annotations
 
 import torch
+
 from inkling_core.config import InklingConfig
 from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.serving.pages import PageLayout

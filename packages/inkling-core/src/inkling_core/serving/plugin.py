@@ -34,7 +34,8 @@ def _register_models() -> None:
 
     from inkling_core.serving.hf_config import ARCHITECTURES
 
-    for name, path in [*((name, MODEL_PATH) for name in ARCHITECTURES), (MTP_ARCHITECTURE, MTP_PATH)]:
+    paths = {**dict.fromkeys(ARCHITECTURES, MODEL_PATH), MTP_ARCHITECTURE: MTP_PATH}
+    for name, path in paths.items():
         # vLLM warns when a known name is replaced; replacing it is the point, so drop it first.
         ModelRegistry.models.pop(name, None)
         ModelRegistry.register_model(name, path)

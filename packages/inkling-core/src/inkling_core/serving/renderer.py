@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from inkling_parsers.effort import effort_from_request
-from inkling_parsers.render import Rendered, plain_encoder, render
 from vllm.config import VllmConfig
 from vllm.exceptions import VLLMValidationError
 from vllm.renderers.base import BaseRenderer
@@ -23,6 +21,9 @@ from vllm.renderers.inputs.preprocess import parse_dec_only_prompt
 from vllm.renderers.params import ChatParams, TokenizeParams
 from vllm.tokenizers.hf import HfTokenizer
 from vllm.utils.async_utils import make_async
+
+from inkling_parsers.effort import effort_from_request
+from inkling_parsers.render import Rendered, plain_encoder, render
 
 REFUSED_MEDIA = ("image", "audio")
 

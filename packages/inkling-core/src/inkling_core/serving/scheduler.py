@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from inkling_core.serving.plan import check_pool
 from vllm.logger import init_logger
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
+
+from inkling_core.serving.plan import check_pool
 
 logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
 
@@ -57,4 +58,3 @@ class InklingScheduler(Scheduler):
         )
         # vLLM finishes the members of this set with FINISHED_ERROR in the same call.
         self.grammar_compile_error_reqs.add(request_id)
-

@@ -92,8 +92,10 @@ def embedded_checkpoint() -> Path:
 
 def folder_name(folder: Path) -> str:
     """What clients call the model: the folder's name; `inkling-nano` for the embedded one."""
-    return "inkling-nano" if folder == Path(__file__).parents[1] / "nano" / "checkpoint" else (
-        folder.resolve().name
+    return (
+        "inkling-nano"
+        if folder == Path(__file__).parents[1] / "nano" / "checkpoint"
+        else (folder.resolve().name)
     )
 
 
@@ -192,6 +194,7 @@ async def _serve_when_ready(parsed: Any) -> None:
 async def prove_ready(engine: Any) -> None:
     """Generate one token. Raises RuntimeError when the engine finishes without one."""
     from vllm import SamplingParams
+    from vllm.logger import init_logger
 
     prompt = {"prompt_token_ids": [engine.model_config.hf_config.eos_token_id[0]]}
     params = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
@@ -200,3 +203,4 @@ async def prove_ready(engine: Any) -> None:
         answer = list(output.outputs[0].token_ids)
     if len(answer) != 1:
         raise RuntimeError("the engine started but produced no token; see the log above")
+    init_logger("vllm.inkling.server").info("Inkling: the engine made a token; HTTP opens now")

@@ -10,8 +10,9 @@ over all of them. Weights stay in the published interleaved layout and dtype.
 from __future__ import annotations
 
 import torch
-from inkling_core.ops import silu_and_mul
 from torch import Tensor
+
+from inkling_core.ops import silu_and_mul
 
 
 def experts(

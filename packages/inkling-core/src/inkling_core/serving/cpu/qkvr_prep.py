@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from inkling_core.ops import QkvrWeights
 from inkling_core.serving.cpu.norm import rms_norm
 from inkling_core.serving.cpu.short_conv import short_conv
-from torch import Tensor
 
 
 def qkvr_prep(

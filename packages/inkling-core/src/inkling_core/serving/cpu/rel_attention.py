@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
+from torch import Tensor
+
 from inkling_core.serving.paged_cache import slot_pool
 from inkling_core.step import Step
-from torch import Tensor
 
 QUERY_BLOCK = 64
 
