@@ -5,8 +5,8 @@ coerced is held back until it ends and then sent once, coerced. Nothing that was
 stream says the same as a whole answer whatever the split. Calls of unknown tools, of tools whose
 schema names no type, and calls that end without valid JSON go through as they come.
 
-    ToolCallStart  [ArgumentsDelta ...  ToolCallEnd]   ->   ToolCallStart  ArgumentsDelta  ToolCallEnd
-                    held back                                              coerced, in one piece
+    parser:   ToolCallStart  ArgumentsDelta ... ArgumentsDelta  ToolCallEnd
+    client:   ToolCallStart  (held back)                        ArgumentsDelta  ToolCallEnd
 
 The rules for values are in `json_coercion`.
 """

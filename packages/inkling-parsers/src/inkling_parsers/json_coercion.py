@@ -133,7 +133,7 @@ def _coerce_members(
 
 
 def _same(left: Iterable[Any], right: Iterable[Any]) -> bool:
-    return all(a is b for a, b in zip(left, right))
+    return all(a is b for a, b in zip(left, right, strict=True))
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ only strings and brackets count, so that the end of the value can still be found
 
     expect        what may come next
     VALUE         a value                     FIRST_ITEM   a value or ]
-    KEY           a string                    FIRST_KEY    a string or }
+    KEY_NEXT      a string                    FIRST_KEY    a string or }
     COLON         :                           NEXT         , or the closing bracket
 
 `&quot;` for a structural quote is read as the quote (`entities`). Inside a string it may as well
@@ -20,7 +20,6 @@ be text; there the span stops with `doubt` set, and `resume` says which it is.
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 
 MAX_DEPTH = 1000
 MAX_SCALAR = 512
@@ -28,33 +27,40 @@ MAX_SCALAR = 512
 NESTING = "nested deeper than the limit"
 
 
-class Expect(IntEnum):
-    VALUE = 0
-    FIRST_ITEM = 1
-    FIRST_KEY = 2
-    KEY = 3
-    COLON = 4
-    NEXT = 5
-
+# What may come next. Plain integers: members of an enumeration compare three times as slowly.
+_VALUE, _FIRST_ITEM, _FIRST_KEY, _KEY_NEXT, _COLON, _NEXT = range(6)
+_BEFORE_KEY = (_KEY_NEXT, _FIRST_KEY)
 
 _WS = r"[ \t\n\r]*"
-_STRING = r'"[^"\\&\x00-\x1f]*"'
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_SIMPLE = rf"(?:{_STRING}|{_NUMBER}|true|false|null)"
+_ENTITY_NAME = r"&(?:quot|#34|#x22);"
+_ESCAPED = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_PLAIN = r'[^"\\&\x00-\x1f]*'
+_STRING = rf'"{_PLAIN}(?:(?:{_ESCAPED}|(?!{_ENTITY_NAME})&){_PLAIN})*"'
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][+-]?[0-9]{1,9})?"
+_SCALAR_WORD = rf"(?:{_STRING}|{_NUMBER}|true|false|null)"
 
-# Many plain members or items at once; the count bounds what a failing match goes back over.
+
+def _flat(value: str) -> str:
+    """A value, an array of values or an object of values: one level more than `value`."""
+    items = rf"{_WS}{value}{_WS}(?:,{_WS}{value}{_WS})*"
+    members = rf"{_WS}{_STRING}{_WS}:{_WS}{value}{_WS}(?:,{_WS}{_STRING}{_WS}:{_WS}{value}{_WS})*"
+    return rf"(?:{value}|\[(?:{items}|{_WS})\]|\{{(?:{members}|{_WS})\}})"
+
+
+# Whole members or items at once, flat containers included. Each has its comma, so none of them is
+# cut; the count bounds what a failing match goes back over.
+_SIMPLE = _flat(_SCALAR_WORD)
 _MEMBERS = re.compile(rf"(?:{_WS}{_STRING}{_WS}:{_WS}{_SIMPLE}{_WS},){{1,64}}")
 _ITEMS = re.compile(rf"(?:{_WS}{_SIMPLE}{_WS},){{1,64}}")
 _KEY = re.compile(rf"{_WS}{_STRING}{_WS}:")
 _SPACE = re.compile(_WS)
-_SCALAR = re.compile(rf"(?:{_NUMBER}|true|false|null)")
+_SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*")
-_STRING_RUN = re.compile(r'[^"\\&\x00-\x1f]*')
-_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_STRING_RUN = re.compile(rf"{_PLAIN}(?:(?:{_ESCAPED}|&(?=[^q#])){_PLAIN})*")
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _LENIENT_RUN = re.compile(r'[^"{}\[\]]*')
 _LENIENT_TOP = re.compile(r'[^"{}\[\],]*')
-_ENTITY = re.compile(r"&(?:quot|#34|#x22);")
+_ENTITY = re.compile(_ENTITY_NAME)
 _ENTITY_START = re.compile(r"&(?:q(?:u(?:ot?)?)?|#(?:34?|x(?:22?)?)?)?\Z")
 _ENTITY_CLOSES = re.compile(r"[ \t\n\r]{0,64}(?:[,:}\]]|(\Z))")
 
@@ -84,7 +90,7 @@ class JsonSpan:
         self.edits: list[tuple[int, int]] = []
         self._stack: list[str] = []
         self._depth = 0  # counts brackets after a fault, when the stack is given up
-        self._expect = Expect.VALUE
+        self._expect = _VALUE
         self._in_string = False
         self._is_key = False
         self._by_text = False  # encoded quotes in this string are text
@@ -96,7 +102,7 @@ class JsonSpan:
             self.fault is None
             and not self._in_string
             and self._stack == ["{"]
-            and self._expect in (Expect.NEXT, Expect.FIRST_KEY)
+            and self._expect in (_NEXT, _FIRST_KEY)
         )
 
     @property
@@ -128,7 +134,7 @@ class JsonSpan:
             if self._in_string:
                 stop = self._scan_string(text, pos, final)
             elif self.fault is None:
-                stop = self._scan_plain(text, pos)
+                stop = self._jump(text, pos)
                 if stop == pos:
                     stop = self._scan_token(text, pos, final)
             else:
@@ -146,66 +152,67 @@ class JsonSpan:
 
     def _after_value(self) -> None:
         if self._stack:
-            self._expect = Expect.NEXT
+            self._expect = _NEXT
         else:
             self.done = True
 
-    def _scan_plain(self, text: str, pos: int) -> int:
-        """Jump over plain members, items or one key; `pos` itself if there are none."""
-        expect = self._expect
-        if expect is Expect.KEY or expect is Expect.FIRST_KEY:
+    def _jump(self, text: str, pos: int) -> int:
+        """Jump over whole members or items, or one key; `pos` itself if there are none."""
+        expect, stack = self._expect, self._stack
+        if not stack or len(stack) >= MAX_DEPTH:
+            return pos
+        if stack[-1] == "[":
+            match = _ITEMS.match(text, pos) if expect <= _FIRST_ITEM else None
+        elif expect in _BEFORE_KEY:
             match = _MEMBERS.match(text, pos)
             if match:
-                self._expect = Expect.KEY
+                self._expect = _KEY_NEXT
                 return match.end()
             match = _KEY.match(text, pos)
-            if match:
-                self._expect = Expect.VALUE
-                return match.end()
-        elif self._stack and expect <= Expect.FIRST_ITEM:
-            match = _ITEMS.match(text, pos) if self._stack[-1] == "[" else None
-            if match:
-                self._expect = Expect.VALUE
-                return match.end()
-        return pos
+        else:
+            match = None
+        if match is None:
+            return pos
+        self._expect = _VALUE
+        return match.end()
 
     def _scan_token(self, text: str, pos: int, final: bool) -> int:
         """One token of JSON that is valid so far."""
-        space = _SPACE.match(text, pos)
-        if space and space.end() > pos:
-            return space.end()
         char = text[pos]
+        if char in " \t\n\r":
+            space = _SPACE.match(text, pos)
+            return space.end() if space else pos + 1
         if char in "{[":
             return self._open(char, pos)
         if char in "}]":
             return self._close(char, pos)
         if char == '"':
             return self._open_string(pos, pos + 1)
-        if char == ":" and self._expect is Expect.COLON:
-            self._expect = Expect.VALUE
+        if char == ":" and self._expect == _COLON:
+            self._expect = _VALUE
             return pos + 1
-        if char == "," and self._expect is Expect.NEXT:
-            self._expect = Expect.KEY if self._stack[-1] == "{" else Expect.VALUE
+        if char == "," and self._expect == _NEXT:
+            self._expect = _KEY_NEXT if self._stack[-1] == "{" else _VALUE
             return pos + 1
         if char == "&":
             return self._entity(text, pos, final)
         return self._scalar(text, pos, final)
 
     def _open(self, char: str, pos: int) -> int:
-        if self._expect > Expect.FIRST_ITEM:
+        if self._expect > _FIRST_ITEM:
             self._fail(f"unexpected {char}")
         elif len(self._stack) >= MAX_DEPTH:
             self._fail(f"{NESTING} of {MAX_DEPTH}")
         else:
             self._stack.append(char)
-            self._expect = Expect.FIRST_KEY if char == "{" else Expect.FIRST_ITEM
+            self._expect = _FIRST_KEY if char == "{" else _FIRST_ITEM
             return pos + 1
         self._depth += 1
         return pos + 1
 
     def _close(self, char: str, pos: int) -> int:
-        opener, first = ("{", Expect.FIRST_KEY) if char == "}" else ("[", Expect.FIRST_ITEM)
-        if self._stack and self._stack[-1] == opener and self._expect in (Expect.NEXT, first):
+        opener, first = ("{", _FIRST_KEY) if char == "}" else ("[", _FIRST_ITEM)
+        if self._stack and self._stack[-1] == opener and self._expect in (_NEXT, first):
             self._stack.pop()
             self._after_value()
             return pos + 1
@@ -223,8 +230,8 @@ class JsonSpan:
 
     def _open_string(self, begin: int, end: int) -> int:
         if self.fault is None:
-            self._is_key = self._expect in (Expect.KEY, Expect.FIRST_KEY)
-            if self._expect in (Expect.COLON, Expect.NEXT):
+            self._is_key = self._expect in _BEFORE_KEY
+            if self._expect in (_COLON, _NEXT):
                 self._fail("unexpected string")
         self._in_string = True
         if end - begin > 1:
@@ -237,7 +244,7 @@ class JsonSpan:
         if self.fault is not None:
             self.done = self._depth == 0
         elif self._is_key:
-            self._expect = Expect.COLON
+            self._expect = _COLON
         else:
             self._after_value()
 
@@ -258,7 +265,7 @@ class JsonSpan:
         if end == len(text) and not final and end - pos < MAX_SCALAR:
             return pos
         short = end - pos < MAX_SCALAR
-        if short and self._expect <= Expect.FIRST_ITEM and _SCALAR.fullmatch(text, pos, end):
+        if short and self._expect <= _FIRST_ITEM and _SCALAR.fullmatch(text, pos, end):
             self._after_value()
             return end
         self._fail(f"unexpected {text[pos : max(end, pos + 1)][:16]}")
@@ -307,9 +314,6 @@ class JsonSpan:
         return pos
 
     def _escape(self, text: str, pos: int, final: bool) -> int:
-        match = _ESCAPE.match(text, pos)
-        if match:
-            return match.end()
         if not final and _ESCAPE_START.match(text, pos):
             return pos
         self._fail("unknown escape in a string")

@@ -35,6 +35,8 @@ class TextLexer:
 
     def feed(self, text: str) -> list[Piece]:
         """Pieces that `text` makes certain."""
+        if "<" not in text and not self._held:
+            return [(None, text)] if text else []
         if self._held:
             text = self._held + text
             self._held = ""
@@ -77,6 +79,7 @@ class IdLexer:
 
     def __init__(self, tokens: SpecialTokens, decode: Decode | None = None) -> None:
         self._markers = tokens.markers
+        self._special = frozenset(tokens.markers)
         self._names = tokens.names
         self._detokenizer = Detokenizer(decode) if decode is not None else None
 
@@ -84,8 +87,11 @@ class IdLexer:
         """Pieces of `ids`. Raises ValueError where there is no text for an ordinary id."""
         if texts is not None and len(texts) != len(ids):
             raise ValueError(f"{len(ids)} ids came with {len(texts)} texts; give one text per id")
-        markers = self._markers
         pieces: list[Piece] = []
+        if self._special.isdisjoint(ids):
+            self._ordinary(ids, texts, False, pieces)
+            return pieces
+        markers = self._markers
         start = 0
         for at, id_ in enumerate(ids):
             if id_ in markers:

@@ -185,7 +185,13 @@ def _named(functions: Sequence[_Function], name: str) -> _Function:
 
 
 class _Grammar:
-    """Formats over the special tokens of one vocabulary: ids where it is known, else spellings."""
+    """Formats over the special tokens of one vocabulary: ids where it is known, else spellings.
+
+    xgrammar 0.2.8 shares token masks between the grammars of one compiler, by the shape of a rule
+    from some state on, and leaves the ids of its token edges out of that shape. Hence every marker
+    here stands in a shape of its own: END ends a rule, MODEL begins one and is followed by a single
+    element, INVOKE_TOOL_JSON is followed by characters, TEXT and THINKING by different bodies.
+    """
 
     def __init__(self, tokens: SpecialTokens | None) -> None:
         self._tokens = tokens
@@ -223,13 +229,14 @@ class _Grammar:
         answer = self._repeated(calls) if several else calls
         if not reasoning:
             return answer
-        role = self.marker(Marker.MESSAGE_MODEL)
-        thinking = _sequence(self._text(Marker.CONTENT_THINKING), role)
-        return _sequence({"type": "optional", "content": thinking}, answer)
+        after_thinking = _sequence(self.marker(Marker.MESSAGE_MODEL), answer)
+        return _either([answer, _sequence(self._text(Marker.CONTENT_THINKING), after_thinking)])
 
     def _text(self, kind: Marker) -> Format:
         text = {"type": "any_tokens", "exclude_tokens": self._special}
-        return _sequence(self.marker(kind), text, self.marker(Marker.END_MESSAGE))
+        # Twice any tokens are any tokens, but of another shape than the thinking block's.
+        texts = [text, text] if kind is Marker.CONTENT_TEXT else [text]
+        return _sequence(self.marker(kind), *texts, self.marker(Marker.END_MESSAGE))
 
     def _repeated(self, block: Format) -> Format:
         another = _sequence(self.marker(Marker.MESSAGE_MODEL), block)

@@ -8,7 +8,8 @@ ordinary tokens that spell its name look the same. Only together do they say whi
 
 Text may lag behind ids (stop strings are held back, half a character is not yet text), it may end
 before them (a stop string cuts it, a stop token is not shown) and special tokens may be left out
-of it: the first one shows which. It never runs ahead. Not here: what a special token means (`inkling_parsers.parser`).
+of it: the first one shows which. It never runs ahead. Not here: what a special token means
+(`inkling_parsers.parser`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
-
 
 _SLACK = 2  # characters
 

@@ -89,6 +89,6 @@ def answer_delta(events: Iterable[Event], *, calls_as_text: bool = False) -> Ans
                 content.append(event.text)
         else:
             content.append(visible_text(event))
-    for call, pieces in zip(calls, arguments):
+    for call, pieces in zip(calls, arguments, strict=True):
         call.arguments = "".join(pieces)
     return AnswerDelta("".join(reasoning), "".join(content), calls)

@@ -17,7 +17,7 @@ from inkling_parsers.adapters.alignment import Piece, TokenText
 from inkling_parsers.adapters.answer import AnswerDelta, answer_delta
 from inkling_parsers.coercion import Coercion
 from inkling_parsers.events import Event
-from inkling_parsers.markers import SpecialTokens
+from inkling_parsers.markers import CLASSES, MarkerClass, SpecialTokens
 from inkling_parsers.parser import StreamParser
 
 _ORDINARY = -1  # stands for all ids of a piece of ordinary text; no vocabulary has it
@@ -53,43 +53,61 @@ class AnswerStream:
         coerce_to: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         self._tokens = tokens
+        self._prompt_ids = prompt_ids
         self._calls = calls
         self._coercion = None if coerce_to is None else Coercion(coerce_to)
-        self._parser = StreamParser(
-            tokens.special,
-            prompt=prompt_ids,
-            tool_choice=None if calls is Calls.SENT else "none",
-        )
-        self._pieces: TokenText | None = None
-        self._is_text_only = False
+        self._parser: StreamParser | None = None
+        self._pieces: TokenText | None = None  # None for a stream without ids
 
     def feed(self, text: str, ids: Sequence[int] = ()) -> AnswerDelta:
         """News from one delta. The first one decides whether this stream has ids."""
-        if self._pieces is None and not self._is_text_only:
-            if ids:
-                self._pieces = TokenText(self._tokens.decode, self._tokens.names)
-            elif text:
-                self._is_text_only = True
-            else:
+        if self._parser is None:
+            if not text and not ids:
                 return AnswerDelta()
+            self._parser = self._start(has_ids=len(ids) > 0)
         if self._pieces is None:
             return self._news(self._parser.feed(text))
-        return self._news(self._parse(self._pieces.feed(text, ids)))
+        return self._news(self._parse(self._parser, self._pieces.feed(text, ids)))
 
     def finish(self) -> AnswerDelta:
         """What the end of the answer settles."""
+        if self._parser is None:
+            return AnswerDelta()
         events: list[Event] = []
         if self._pieces is not None:
-            events += self._parse(self._pieces.finish())
+            events += self._parse(self._parser, self._pieces.finish())
         events += self._parser.finish()
-        news = self._coercion.feed(events) + self._coercion.finish() if self._coercion else events
-        return answer_delta(news, calls_as_text=self._calls is Calls.SHOWN)
+        if self._coercion is not None:
+            events = self._coercion.feed(events) + self._coercion.finish()
+        return answer_delta(events, calls_as_text=self._calls is Calls.SHOWN)
 
-    def _parse(self, pieces: list[Piece]) -> list[Event]:
+    def _start(self, has_ids: bool) -> StreamParser:
+        choice = None if self._calls is Calls.SENT else "none"
+        if not has_ids:
+            return StreamParser(prompt=self._prompt_text(), tool_choice=choice)
+        self._pieces = TokenText(self._tokens.decode, self._tokens.names)
+        return StreamParser(
+            self._tokens.special,
+            decode=self._tokens.decode,
+            prompt=self._prompt_ids,
+            tool_choice=choice,
+        )
+
+    def _prompt_text(self) -> str:
+        """The prompt from its last message on, as text."""
+        ids = self._prompt_ids or ()
+        markers = self._tokens.special.markers
+        for at in range(len(ids) - 1, -1, -1):
+            marker = markers.get(ids[at])
+            if marker is not None and CLASSES[marker] in (MarkerClass.ROLE, MarkerClass.END):
+                return self._tokens.decode(list(ids[at:]))
+        return ""
+
+    def _parse(self, parser: StreamParser, pieces: list[Piece]) -> list[Event]:
         if not pieces:
             return []
         ids = [_ORDINARY if piece.special is None else piece.special for piece in pieces]
-        return self._parser.feed(ids, texts=[piece.text for piece in pieces])
+        return parser.feed(ids, texts=[piece.text for piece in pieces])
 
     def _news(self, events: list[Event]) -> AnswerDelta:
         if self._coercion is not None:

@@ -2,7 +2,7 @@
 
 Each is parsed whole and under every split, by ids and (unless `needs_token_ids`) by text; all
 must give the same events, and the expected value. Rows of kind `stream` bring their own chunks
-and conditions (`stream_checks`).
+and conditions (`stream_checks`). A row may list the diagnostics that it wants as `codes`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from inkling_parsers.check.splits import (
 )
 from inkling_parsers.check.stream_checks import broken_conditions
 from inkling_parsers.events import Event
+from inkling_parsers.lexer import TextLexer
 from inkling_parsers.markers import SPELLINGS
 from inkling_parsers.parser import StreamParser
 from inkling_parsers.result import Parsed
@@ -38,6 +39,9 @@ def check_parser_row(row: Mapping[str, Any], decisions: list[Decision]) -> Outco
     if not _spells_markers(row):
         outcome.problems += [p for name, parsed in runs[:1] for p in _leaks(name, parsed)]
     name, parsed = runs[0]
+    codes = [diagnostic.code.value for diagnostic in parsed.diagnostics]
+    if row.get("codes", codes) != codes:
+        outcome.problems.append(difference(row["codes"], codes, f"diagnostics, {name}"))
     got = value_of(parsed)
     if got == row["expected"]:
         outcome.decision = next((d for d in decisions if d.row == "stands"), None)
@@ -48,9 +52,10 @@ def check_parser_row(row: Mapping[str, Any], decisions: list[Decision]) -> Outco
         if all(value_of(parsed) == row["expected"] for _, parsed in trimmed):
             outcome.decision = trimming
             return outcome
-    codes = ", ".join(diagnostic.code.value for diagnostic in parsed.diagnostics)
     outcome.problems.append(difference(row["expected"], got, name))
-    outcome.problems.append(f"diagnostics: {codes or 'none'}; ended by {parsed.termination.value}")
+    outcome.problems.append(
+        f"diagnostics: {', '.join(codes) or 'none'}; ended by {parsed.termination.value}"
+    )
     return outcome
 
 
@@ -61,9 +66,12 @@ def value_of(parsed: Parsed) -> dict[str, Any]:
 
 
 def segments_of(row: Mapping[str, Any]) -> Segments:
-    """The row's segments, those of its chunks in one."""
+    """The row's segments, those of its chunks in one, or else those that its text spells."""
     if "segments" in row:
         return row["segments"]
+    if "chunk_segments" not in row:
+        pieces = TextLexer().feed(row["text"])
+        return [["t" if marker is None else "s", text] for marker, text in pieces]
     return [segment for chunk in row["chunk_segments"] for segment in chunk]
 
 

@@ -18,7 +18,7 @@ def tokens_of(tokenizer: Any) -> Tokens:
     Raises VocabularyError for a tokenizer that lacks the format's special tokens, at server start
     from vLLM 0.32 on.
     """
-    other = tuple(getattr(tokenizer, "all_special_ids", ()))
+    other = _flagged_special(tokenizer)
     special = SpecialTokens.from_vocab(tokenizer.get_vocab(), other)
 
     def decode(ids: list[int]) -> str:
@@ -27,3 +27,11 @@ def tokens_of(tokenizer: Any) -> Tokens:
     names = dict(special.names)
     names.update({token: decode([token]) for token in other})
     return Tokens(special, names, decode)
+
+
+def _flagged_special(tokenizer: Any) -> tuple[int, ...]:
+    """Ids that the tokenizer itself calls special: not all of them are spelled `<|name|>`."""
+    listed = set(getattr(tokenizer, "all_special_ids", ()))
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    listed.update(token for token, entry in added.items() if getattr(entry, "special", False))
+    return tuple(sorted(listed))
