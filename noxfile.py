@@ -29,6 +29,7 @@ nox.options.sessions = ["lint", "types", "tests", "contract"]
 
 PACKAGES = ("parsers", "core", "hpu", "cuda-ref")
 SOURCES = os.pathsep.join(str(ROOT / "packages" / f"inkling-{name}" / "src") for name in PACKAGES)
+SERVER_TESTS = "packages/inkling-core/tests/serving"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # pytest-xdist runs a process per core
 
@@ -66,7 +67,8 @@ def tests(session: nox.Session, package: str) -> None:
         session.install(*bootstrap.TESTING, *third_party(package))
         session.install(*ours, name, *siblings(package))
         session.run("python", "-m", "pip", "check")
-        pytest(session, f"tests-{package}", str(folder), "-n", "2", *session.posargs)
+        skipped = f"--ignore={SERVER_TESTS}"  # they need vLLM: nox -s serve
+        pytest(session, f"tests-{package}", str(folder), skipped, "-n", "2", *session.posargs)
     session.run("python", "-c", f"import {name.replace('-', '_')}")
 
 
@@ -89,7 +91,7 @@ def parity(session: nox.Session) -> None:
 @nox.session(tags=["ci"], default=False, venv_backend="none")
 def serve(session: nox.Session) -> None:
     """The real server on a CPU: API, refusals, load against the dense reference."""
-    shared(session, "serve", "serve", "tests/serve")
+    shared(session, "serve", "serve", SERVER_TESTS)
 
 
 @nox.session(tags=["ci"], default=False, venv_backend="none")

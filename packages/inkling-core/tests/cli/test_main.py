@@ -11,7 +11,7 @@ from inkling_core.cli.main import main
 
 MISTAKES = [
     ("serv", "did you mean 'serve'?"),
-    ("doctor", "needs inkling-hpu: pip install"),
+    ("doctor", "needs inkling-hpu: pip install ./packages/inkling-hpu"),
     ("checkpoint inf", "did you mean 'info'?"),
     ("serve prt=8100", "did you mean 'port'?"),
     ("serve port=abc", "port: Value 'abc'"),

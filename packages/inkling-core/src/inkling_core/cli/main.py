@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from inkling_core.cli import pages, schema
@@ -89,6 +90,14 @@ def find(arguments: Sequence[str]) -> tuple[Any, list[str]]:
         )
     known = {*BUILT_IN, *added, *ELSEWHERE, *(name.split()[0] for name in BUILT_IN)}
     raise UsageError(f"no such command; {suggestion(first, known)}")
+
+
+def absent_command(package: str) -> str:
+    """What to do about a command that belongs to `package` and is not there."""
+    try:
+        return f"needs a newer {package}: {version(package)} is installed and does not have it yet"
+    except PackageNotFoundError:
+        return f"needs {package}: pip install ./packages/{package}"
 
 
 def run(command: Command, rest: Sequence[str]) -> int:

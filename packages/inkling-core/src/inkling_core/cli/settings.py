@@ -34,7 +34,7 @@ class GenerateSettings:
     checkpoint: str | None = None
     dtype: str = "auto"
     max_tokens: int = 256
-    effort: str | None = None
+    effort: str | None = "high"
     ignore_stop: bool = False
 
     def __post_init__(self) -> None:
