@@ -13,7 +13,7 @@ LAYOUT = ConvLayout(4, (2, 2, 3, 3))
 KEYS_BEFORE_ROWS = 5  # elements of a page that belong to somebody else
 
 
-class TestOwnTensors(ConvStoreConformance):
+class TestOwnTensors(ConvStoreConformance[TensorConvStore]):
     def make_store(self, layout, num_layers, num_blocks):
         return TensorConvStore.allocate(layout, num_layers, num_blocks)
 
@@ -21,7 +21,7 @@ class TestOwnTensors(ConvStoreConformance):
         return store.rows[layer]
 
 
-class TestViewsIntoBf16Pages(ConvStoreConformance):
+class TestViewsIntoBf16Pages(ConvStoreConformance[TensorConvStore]):
     """Rows at an offset inside bf16 pages, fed with bf16 inputs."""
 
     x_dtype = torch.bfloat16

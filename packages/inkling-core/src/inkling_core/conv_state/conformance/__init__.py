@@ -2,7 +2,7 @@
 
     from inkling_core.conv_state.conformance import ConvStoreConformance
 
-    class TestMyStore(ConvStoreConformance):
+    class TestMyStore(ConvStoreConformance[MyStore]):
         def make_store(self, layout, num_layers, num_blocks): ...
         def rows(self, store, layer): ...
 

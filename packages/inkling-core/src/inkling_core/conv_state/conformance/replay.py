@@ -125,7 +125,8 @@ class Replay:
         wrong_B = (~_equal(self.rows(layer).cpu(), wanted_BJC)).flatten(1).any(dim=1)
         wrong_B[NULL_BLOCK] = False  # absorbs padding, holds anything
         where = f"step {self.counts['steps']}, layer {layer}"
-        assert not wrong_B.any(), f"{where}: wrong rows of blocks {wrong_B.nonzero().tolist()}"
+        blocks = wrong_B.nonzero().flatten().tolist()
+        assert not blocks, f"{where}: rows of blocks {blocks} differ from the dense recomputation"
 
     def _where(self, layer: int, part: Scheduled, what: str) -> str:
         return (
