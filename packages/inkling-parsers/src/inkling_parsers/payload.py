@@ -53,6 +53,7 @@ class PayloadReader:
         self._call = CallWriter(header, index, out)
         self._stage = _Stage.LEAD
         self._array = False
+        self._objects = 0
         self._lead = 0
         self._tail = ""  # not read yet: it needs more text
         self._doubt: Doubt | None = None
@@ -137,8 +138,12 @@ class PayloadReader:
             self._array = True
             self._call.note(Code.PAYLOAD_ARRAY, "the payload is an array of calls")
             return pos + 1
-        if self._array and char in ",]":
-            self._stage = _Stage.TRAIL if char == "]" else self._stage
+        if self._array and char == ",":
+            return pos + 1
+        if self._array and char == "]":
+            self._stage = _Stage.TRAIL
+            if not self._objects:
+                self._reject(text, pos + 1, "the payload is an empty array")
             return pos + 1
         return self._skip_lead(text, pos)
 
@@ -243,11 +248,15 @@ class PayloadReader:
 
     def _scan(self, text: str, pos: int, final: bool) -> int | None:
         """Read on in the value; None where more text is needed."""
-        span = self._span
+        span, begin = self._span, pos
         stop = span.scan(text, pos, final)
         if span.edits and not self._entities:
             self._entities = True
+            repaired = span.edits[0][0]
+            if repaired > pos:
+                self._absorb(text[pos:repaired])
             self._call.note(Code.REPAIRED_QUOTES, "encoded quotes stood for structural ones")
+            pos = repaired
         if stop > pos:
             self._absorb(span.take(text, pos, stop))
         if span.doubt:
@@ -257,7 +266,7 @@ class PayloadReader:
                 span.resume(verdict)
                 return stop
             self._doubt = doubt
-        return None if stop == pos and not span.done else stop
+        return None if stop == begin and not span.done else stop
 
     def _absorb(self, piece: str) -> None:
         if self._sink is _Sink.STREAM:
@@ -285,6 +294,7 @@ class PayloadReader:
 
     def _end_object(self, text: str, end: int) -> None:
         """`text[:end]` ends in the closing brace."""
+        self._objects += 1
         if self._call.name_by_header():
             self._call.end()
         else:

@@ -70,7 +70,8 @@ def segments_of(row: Mapping[str, Any]) -> Segments:
     if "segments" in row:
         return row["segments"]
     if "chunk_segments" not in row:
-        pieces = TextLexer().feed(row["text"])
+        lexer = TextLexer()
+        pieces = lexer.feed(row["text"]) + lexer.finish()
         return [["t" if marker is None else "s", text] for marker, text in pieces]
     return [segment for chunk in row["chunk_segments"] for segment in chunk]
 
