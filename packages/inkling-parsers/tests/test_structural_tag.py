@@ -49,10 +49,7 @@ def first_tokens(node: Any) -> set[str]:
     if kind == "or":
         return set().union(*(first_tokens(element) for element in node["elements"]))
     assert kind == "sequence"
-    head, *rest = node["elements"]
-    if head["type"] == "optional":
-        return first_tokens(head["content"]) | first_tokens(rest[0])
-    return first_tokens(head)
+    return first_tokens(node["elements"][0])
 
 
 @pytest.mark.parametrize("choice", [None, "none"])
