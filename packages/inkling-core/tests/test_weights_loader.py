@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
-from inkling_core.weights import load, stream, validate
+from inkling_core.weights import ShardingError, load, stream, validate
 from inkling_core.weights.names import text_tensors
 from inkling_core.weights.rules import KvSplit, Replicate
 from inkling_core.weights.tiny import make_tiny, random_tensors
@@ -101,6 +101,13 @@ def test_stream_gives_what_load_gives_and_checks_before_it_yields(
     assert all(torch.equal(streamed[name], loaded[name]) for name in loaded)
     with pytest.raises(ValueError, match="num_hidden_layers = 5"):
         stream(folder, config.replace(num_hidden_layers=5), progress="off")  # not even iterated
+
+
+def test_sizes_are_checked_before_any_file(folder: Path, config: InklingConfig) -> None:
+    with pytest.raises(ShardingError) as caught:
+        load(folder / "absent", config, tp_size=3)
+    # query heads, expert width, vocabulary, both kinds of KV heads
+    assert len(caught.value.problems) == 5
 
 
 def test_what_is_loaded_does_not_change_with_the_file(tmp_path: Path) -> None:
