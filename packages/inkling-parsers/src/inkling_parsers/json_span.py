@@ -20,6 +20,7 @@ be text; there the span stops with `doubt` set, and `resume` says which it is.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 MAX_DEPTH = 1000
 MAX_SCALAR = 512
@@ -47,11 +48,18 @@ def _flat(value: str) -> str:
     return rf"(?:{value}|\[(?:{items}|{_WS})\]|\{{(?:{members}|{_WS})\}})"
 
 
-# Whole members or items at once, flat containers included. Each has its comma, so none of them is
-# cut; the count bounds what a failing match goes back over.
-_SIMPLE = _flat(_SCALAR_WORD)
-_MEMBERS = re.compile(rf"(?:{_WS}{_STRING}{_WS}:{_WS}{_SIMPLE}{_WS},){{1,64}}")
-_ITEMS = re.compile(rf"(?:{_WS}{_SIMPLE}{_WS},){{1,64}}")
+@cache
+def _jumps() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Patterns for whole members and whole items, flat containers included.
+
+    Each item has its comma, so none of them is cut; the count bounds what a failing match goes
+    back over. Compiled for the first tool call: they would be a third of the package's import.
+    """
+    value = _flat(_SCALAR_WORD)
+    members = re.compile(rf"(?:{_WS}{_STRING}{_WS}:{_WS}{value}{_WS},){{1,64}}")
+    return members, re.compile(rf"(?:{_WS}{value}{_WS},){{1,64}}")
+
+
 _KEY = re.compile(rf"{_WS}{_STRING}{_WS}:")
 _SPACE = re.compile(_WS)
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
@@ -161,10 +169,11 @@ class JsonSpan:
         expect, stack = self._expect, self._stack
         if not stack or len(stack) >= MAX_DEPTH:
             return pos
+        members, items = _jumps()
         if stack[-1] == "[":
-            match = _ITEMS.match(text, pos) if expect <= _FIRST_ITEM else None
+            match = items.match(text, pos) if expect <= _FIRST_ITEM else None
         elif expect in _BEFORE_KEY:
-            match = _MEMBERS.match(text, pos)
+            match = members.match(text, pos)
             if match:
                 self._expect = _KEY_NEXT
                 return match.end()

@@ -7,7 +7,7 @@ with a stream.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from inkling_parsers.events import (
     ArgumentsDelta,
@@ -26,8 +26,7 @@ from inkling_parsers.events import (
 )
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """One call. `arguments` is JSON text as the model wrote it; `valid` says whether it is JSON."""
 
     name: str
@@ -35,8 +34,7 @@ class ToolCall:
     valid: bool
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """One message of the answer, as the grammar has it; see `events.BlockStart`.
 
     `text`: what it says; for a tool block what is in no call. `calls`: indices of its calls.
@@ -50,8 +48,7 @@ class Block:
     closed: bool
 
 
-@dataclass(frozen=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A whole answer.
 
     `reasoning`: all thinking text, `content`: all that a chat client shows, each None when empty.
