@@ -1,0 +1,68 @@
+"""What the documents tell people to type works, and what they point at exists.
+
+Python blocks run. Command lines of ours are composed (`--cfg job`), not carried out; of other
+programs, the part that names something in this repository is checked.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from inkling_core.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("packages/*/README.md"), *ROOT.glob("docs/**/*.md")]
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CORE = ROOT / "packages" / "inkling-core"
+
+
+def blocks(*languages):
+    for path in DOCUMENTS:
+        for number, (language, text) in enumerate(BLOCK.findall(path.read_text())):
+            if language in languages:
+                yield pytest.param(text, id=f"{path.relative_to(ROOT)}-{number}")
+
+
+def command_lines():
+    for block in blocks("bash", "console", "sh"):
+        for line in block.values[0].splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield pytest.param(words, id=f"{block.id}: {' '.join(words)}"[:120])
+
+
+@pytest.mark.parametrize("text", list(blocks("python")))
+def test_a_python_block_runs(text):
+    exec(compile(text, "document", "exec"), {"__name__": "document"})
+
+
+@pytest.mark.parametrize("words", list(command_lines()))
+def test_a_command_line_is_real(words, capsys):
+    program, *rest = words
+    if program == "inkling" and "parsers" not in rest[:1]:
+        flags = [] if "--help" in rest or not rest else ["--cfg", "job"]
+        assert main([*rest, *flags]) == 0, capsys.readouterr().err
+    elif program == "nox":
+        source = (ROOT / "noxfile.py").read_text()
+        for name in [word for word in rest if not word.startswith("-")]:
+            assert f"def {name.partition('(')[0]}(" in source
+    elif rest[:1] == ["bootstrap.py"]:
+        assert f'add_parser("{rest[1]}"' in (ROOT / "bootstrap.py").read_text()
+    else:
+        for word in rest:
+            if word.startswith(("./", "packages/", "tests/", "benchmarks/")):
+                assert (ROOT / word.partition("[")[0]).exists(), f"{word} is not there"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_document_names_exist(path):
+    text = BLOCK.sub("", path.read_text())
+    named = set(re.findall(r"`([\w./-]+/[\w-]+\.(?:py|toml|yaml|json|md))`", text))
+    named |= set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
+    roots = (ROOT, path.parent, CORE, CORE / "src" / "inkling_core", CORE / "src")
+    missing = {name for name in named if not any((root / name).exists() for root in roots)}
+    assert not missing
