@@ -108,6 +108,11 @@ def _unmarked(text: str) -> list[str]:
     return [piece for part in text.split("<|") for piece in (part, "<", "|")][:-2]
 
 
+@pytest.fixture(scope="session", name="encode")
+def _encode() -> Any:
+    return encode
+
+
 @dataclasses.dataclass
 class Answer:
     """What a client has at the end; `deltas` counts what was streamed."""
@@ -191,7 +196,7 @@ class Server:
     ) -> Iterable[tuple[str, list[int], bool]]:
         """(new text, new ids, finished) of each step, from vLLM's detokenizer."""
         params = SamplingParams(
-            skip_special_tokens=request.skip_special_tokens,
+            skip_special_tokens=request.skip_special_tokens is not False,
             stop=list(stop),
             output_kind=RequestOutputKind.DELTA,
         )
@@ -210,7 +215,7 @@ class Server:
 
 
 def _core_request(prompt: list[int], params: Any) -> Any:
-    fields: dict[str, Any] = {name: None for name in EngineCoreRequest.__struct_fields__}
+    fields: dict[str, Any] = dict.fromkeys(EngineCoreRequest.__struct_fields__)
     fields.update(request_id="1", prompt_token_ids=prompt, sampling_params=params)
     fields.update(arrival_time=0.0, client_index=0, current_wave=0, priority=0, resumable=False)
     return EngineCoreRequest(**fields)

@@ -1,6 +1,6 @@
 """Build the four vLLM versions that the adapters are tested under, and run the tests in each.
 
-    python packages/inkling-parsers/tests/adapters/environments.py --root DIR [--only 0.30.0] [-- ARGS]
+    python environments.py --root DIR [--only 0.30.0] [-- PYTEST ARGUMENTS]
 
 Not a test module: the nox session `adapters` calls it. One virtual environment holds vLLM 0.32.0
 for CPU with its dependencies; the other versions are unpacked beside it without dependencies and
