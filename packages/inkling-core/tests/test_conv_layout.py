@@ -14,6 +14,7 @@ class Small:
 
     hidden_size: int = 4096
     num_key_value_heads: int = 8
+    swa_num_key_value_heads: int = 8
     head_dim: int = 128
     conv_kernel_size: int = 4
 
@@ -33,6 +34,12 @@ def test_streams_are_packed_side_by_side_without_gap_or_overlap():
 def test_kv_channels_follow_their_heads_and_hidden_wide_ones_are_replicated(tp, kv_width):
     layout = ConvLayout.from_config(Small(), tp)
     assert layout.widths == (kv_width, kv_width, 4096, 4096)
+
+
+def test_the_layer_with_most_kv_heads_sets_the_width():
+    layout = ConvLayout.from_config(Small(swa_num_key_value_heads=16), tp_size=4)
+    assert layout.widths == (512, 512, 4096, 4096)
+    assert layout.channels(Stream.V, 256) == slice(512, 768)
 
 
 def test_bytes_of_a_row_at_published_size():

@@ -7,7 +7,9 @@ inputs of all four side by side, oldest position first:
     row [J, width],  width = K | V | ATTN | MLP = G*H/tp | G*H/tp | D | D
 
 Under tensor parallelism the K and V channels follow the KV heads (sharded up to their count, then
-replicated); the hidden-wide streams are replicated, because they sit behind the all-reduce.
+replicated); the hidden-wide streams are replicated, because they sit behind the all-reduce. All
+layers have one row width, since one block table serves them all: a layer with fewer KV heads than
+another (Inkling's global ones) leaves the last channels of its K and V streams unused.
 
 What it is not: the rows themselves (memory.py, or a back end's own) nor when they may be touched
 (protocol.py).
@@ -40,6 +42,8 @@ class ConvGeometry(Protocol):
     @property
     def num_key_value_heads(self) -> int: ...
     @property
+    def swa_num_key_value_heads(self) -> int: ...
+    @property
     def head_dim(self) -> int: ...
     @property
     def conv_kernel_size(self) -> int: ...
@@ -69,13 +73,19 @@ class ConvLayout:
 
     @classmethod
     def from_config(cls, config: ConvGeometry, tp_size: int = 1) -> ConvLayout:
-        """Layout on each of `tp_size` ranks. ValueError when KV heads and ranks do not divide."""
-        heads = config.num_key_value_heads
-        if tp_size < 1 or (heads % tp_size and tp_size % heads):
-            raise ValueError(
-                f"tp_size is {tp_size} with {heads} KV heads: one must divide the other, so that "
-                "every rank holds whole heads or a whole copy of one"
-            )
+        """Layout on each of `tp_size` ranks, one for all layers.
+
+        Where local and global layers differ in KV heads, the larger count sets the width.
+        ValueError when KV heads and ranks do not divide.
+        """
+        counts = (config.num_key_value_heads, config.swa_num_key_value_heads)
+        for heads in counts:
+            if tp_size < 1 or (heads % tp_size and tp_size % heads):
+                raise ValueError(
+                    f"tp_size is {tp_size} with {heads} KV heads: one must divide the other, so "
+                    "that every rank holds whole heads or a whole copy of one"
+                )
+        heads = max(counts)
         kv_width = max(1, heads // tp_size) * config.head_dim
         widths = (kv_width, kv_width, config.hidden_size, config.hidden_size)
         return cls(config.conv_kernel_size, widths)
@@ -100,9 +110,9 @@ class ConvLayout:
         """First packed channel of each stream."""
         return tuple(accumulate(self.widths[:-1], initial=0))
 
-    def channels(self, stream: Stream) -> slice:
-        """The packed channels that belong to `stream`."""
-        return slice(self.offsets[stream], self.offsets[stream] + self.widths[stream])
+    def channels(self, stream: Stream, width: int | None = None) -> slice:
+        """The packed channels of `stream`; the first `width` of them on a layer with fewer."""
+        return slice(self.offsets[stream], self.offsets[stream] + (width or self.widths[stream]))
 
     def row_bytes(self, dtype: torch.dtype) -> int:
         """Bytes of one row: what a layer's block costs beside its keys and values."""

@@ -70,17 +70,20 @@ class TensorConvStore:
     def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: ConvPlan) -> Tensor:
         """See ConvStore.exchange."""
         self._check(stream, x_TC, plan)
-        rows_BJC = self.rows[layer][:, :, self.layout.channels(stream)]
-        history_QJC = rows_BJC.new_zeros(plan.num_requests, plan.history, x_TC.shape[1])
-        _read(rows_BJC, plan.early_reads, history_QJC)
-        _write(rows_BJC, plan.early_writes, x_TC, history_QJC)
-        _read(rows_BJC, plan.late_reads, history_QJC)
-        _write(rows_BJC, plan.late_writes, x_TC, history_QJC)
+        rows_PJC = self.rows[layer][:, :, self.layout.channels(stream, x_TC.shape[1])]
+        history_QJC = rows_PJC.new_zeros(plan.num_requests, plan.history, x_TC.shape[1])
+        _read(rows_PJC, plan.early_reads, history_QJC)
+        _write(rows_PJC, plan.early_writes, x_TC, history_QJC)
+        _read(rows_PJC, plan.late_reads, history_QJC)
+        _write(rows_PJC, plan.late_writes, x_TC, history_QJC)
         return history_QJC
 
     def _check(self, stream: Stream, x_TC: Tensor, plan: ConvPlan) -> None:
         width = self.layout.widths[stream]
-        if x_TC.dim() != 2 or x_TC.shape[1] != width or x_TC.shape[0] < plan.num_tokens:
+        # K and V are narrower on a layer with fewer KV heads than the one that sets the width.
+        least = 1 if stream in (Stream.K, Stream.V) else width
+        fits = x_TC.dim() == 2 and least <= x_TC.shape[1] <= width
+        if not fits or x_TC.shape[0] < plan.num_tokens:
             raise ValueError(
                 f"x of stream {stream.name} has shape {tuple(x_TC.shape)}, must be [T, {width}] "
                 f"with T >= {plan.num_tokens}"
@@ -94,11 +97,11 @@ class TensorConvStore:
 # Most steps leave one or two of the four phases empty; an empty gather or scatter costs its calls.
 
 
-def _read(rows_BJC: Tensor, reads: RowReads, history_QJC: Tensor) -> None:
+def _read(rows_PJC: Tensor, reads: RowReads, history_QJC: Tensor) -> None:
     if len(reads):
-        history_QJC[reads.requests_P] = rows_BJC[reads.blocks_P]
+        history_QJC[reads.requests_P] = rows_PJC[reads.blocks_P]
 
 
-def _write(rows_BJC: Tensor, writes: RowWrites, x_TC: Tensor, history_QJC: Tensor) -> None:
+def _write(rows_PJC: Tensor, writes: RowWrites, x_TC: Tensor, history_QJC: Tensor) -> None:
     if len(writes):
-        rows_BJC[writes.blocks_R] = writes.contents(x_TC, history_QJC)
+        rows_PJC[writes.blocks_R] = writes.contents(x_TC, history_QJC)

@@ -36,7 +36,7 @@ class LayerConvStore(TensorConvStore):
         self._inputs.append(x_TC[: plan.num_tokens])
         if stream is Stream.MLP:
             self._write(layer, plan)
-        return self._history_QJC[:, :, self.layout.channels(stream)]
+        return self._history_QJC[:, :, self.layout.channels(stream, x_TC.shape[1])]
 
     def _gather(self, layer: int, plan: ConvPlan) -> Tensor:
         """[Q, J, width]: what each request starts from, zeros at position 0."""
@@ -51,9 +51,9 @@ class LayerConvStore(TensorConvStore):
 
     def _write(self, layer: int, plan: ConvPlan) -> None:
         history_QJC = self._history_QJC
-        x_TC = history_QJC.new_empty(plan.num_tokens, self.layout.width)
+        x_TC = history_QJC.new_zeros(plan.num_tokens, self.layout.width)
         for stream, part_TC in zip(Stream, self._inputs, strict=True):
-            x_TC[:, self.layout.channels(stream)] = part_TC
+            x_TC[:, self.layout.channels(stream, part_TC.shape[1])] = part_TC
         for writes in (plan.early_writes, plan.late_writes):
             if len(writes):
                 rows_RJC = writes.contents(x_TC, history_QJC)
