@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -70,3 +71,43 @@ def test_import_needs_neither_torch_nor_vllm():
         "sys.exit(any(name in sys.modules for name in ('torch', 'vllm', 'transformers')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def resolved(**changes):
+    from dataclasses import replace
+
+    settings = ServeSettings(checkpoint="/models/x", served_model_name="x", dtype="bfloat16")
+    return replace(settings, max_model_len=4096, **changes)
+
+
+def test_argument_list_says_every_setting_and_no_secret():
+    from inkling_core.serving.server import arguments
+
+    listed = arguments(resolved(api_key="open-sesame", kv_cache_mib=3, extra_args=("--seed", "9")))
+    pairs = dict(pairwise(listed))
+    assert pairs["--model"] == "/models/x"
+    assert pairs["--kv-cache-memory-bytes"] == str(3 * 2**20)
+    assert pairs["--max-model-len"] == "4096"
+    assert pairs["--host"] == "127.0.0.1"
+    assert listed[-2:] == ["--seed", "9"]
+    assert "open-sesame" not in listed
+    assert "--no-enable-prefix-caching" in arguments(resolved(prefix_caching=False))
+
+
+def test_environment_carries_settings_key_and_threads():
+    from inkling_core.serving.server import prepare_environment
+
+    environ: dict[str, str] = {}
+    settings = resolved(api_key="open-sesame", threads=3)
+    prepare_environment(settings, environ)
+    assert ServeSettings.from_environment(environ) == settings
+    assert environ["VLLM_API_KEY"] == "open-sesame"
+    assert environ["OMP_NUM_THREADS"] == "3"
+    assert environ["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_variable_that_would_override_the_pool_is_refused():
+    from inkling_core.serving.server import prepare_environment
+
+    with pytest.raises(ValueError, match="VLLM_CPU_KVCACHE_SPACE=4"):
+        prepare_environment(resolved(), {"VLLM_CPU_KVCACHE_SPACE": "4"})

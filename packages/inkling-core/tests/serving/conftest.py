@@ -1,4 +1,4 @@
-"""A real server for the tests of this folder: started once per module, killed at its end.
+"""Real servers for the tests of this folder: started once, shared, stopped at the session's end.
 
 Not a mock in sight: `serve(settings)` runs in its own process with vLLM under it. Everything here
 needs the serving environment; without vLLM the folder's server tests are skipped, loudly.
@@ -28,6 +28,19 @@ START_SECONDS = 900  # 35 to 80 s on an idle machine; shared ones have been ten 
 SERVE = "from inkling_core.serving import server, settings as s; server.serve(s.ServeSettings())"
 
 
+POISON = 299  # token of the tiny checkpoint whose embedding is NaN
+BLOCK, LIMIT = 32, 768
+UNDER_LOAD: dict[str, Any] = {
+    "dtype": "float32",
+    "block_size": BLOCK,
+    "max_model_len": LIMIT,
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 64,
+    # One request of 768 tokens needs 25 blocks; eight together need more, so some are preempted.
+    "extra_args": ("--num-gpu-blocks-override", "30"),
+}
+
+
 class Answer(NamedTuple):
     """An HTTP answer: status and decoded JSON (text where it is none)."""
 
@@ -49,7 +62,11 @@ class Server:
         environ.update(settings.environment())
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", SERVE], env=environ, stdout=out, stderr=subprocess.STDOUT
+                [sys.executable, "-c", SERVE],
+                env=environ,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # one group, so that a kill takes the engine with it
             )
 
     def wait_ready(self) -> Server:
@@ -73,7 +90,7 @@ class Server:
             try:
                 self.process.wait(timeout=60)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(timeout=10)
 
     def port_open(self) -> bool:
@@ -115,9 +132,9 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """`start(port=..., ...)` makes a server process; all are stopped when the module ends."""
+    """`start(port=..., ...)` makes a server process; what still runs at the end is stopped."""
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("NO SERVER TESTS: vLLM is not installed here; use the serving environment")
     servers: list[Server] = []
@@ -130,3 +147,31 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     yield make
     for server in servers:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random tiny checkpoint; the embedding row of token POISON is NaN.
+
+    A prompt with that token computes NaN, which is how a fault inside one request is made without
+    touching code.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from inkling_core.weights.tiny import make_tiny
+
+    path = tmp_path_factory.mktemp("checkpoint") / "tiny"
+    make_tiny(path, {"max_position_embeddings": 4096}, tokenizer=True)
+    tensors = load_file(path / "model.safetensors")
+    tensors["model.llm.embed.weight"][POISON] = torch.nan
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_server(start: Callable[..., Server], tiny_folder: Path) -> Server:
+    """One server over `tiny_folder` for load and behaviour: small pool, small chunks."""
+    return start(
+        checkpoint=str(tiny_folder), served_model_name="tiny", port=8113, **UNDER_LOAD
+    ).wait_ready()

@@ -1,7 +1,6 @@
 """Behaviour of a real server: answers, refusals with their numbers, faults that stay alone.
 
-One random tiny checkpoint serves all of it. One of its embedding rows is NaN: a prompt that holds
-that token computes NaN, which is how a fault inside one request is made without touching code.
+One random tiny checkpoint serves all of it (conftest.py: a prompt with token POISON computes NaN).
 """
 
 from __future__ import annotations
@@ -14,42 +13,21 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from inkling_core.config import InklingConfig
 from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
 from inkling_core.nano.vocabulary import SPECIAL_IDS
 from inkling_core.weights import load
-from inkling_core.weights.tiny import make_tiny
 from inkling_parsers.render import render
 
-PORT, LIMIT, BLOCK, POISON = 8113, 512, 32, 299
+POISON, LIMIT = 299, 768  # as in conftest.py
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("checkpoint") / "tiny"
-    make_tiny(path, {"max_position_embeddings": 4096}, tokenizer=True)
-    tensors = load_file(path / "model.safetensors")
-    tensors["model.llm.embed.weight"][POISON] = float("nan")
-    save_file(tensors, path / "model.safetensors", {"format": "pt"})
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(start: Any, folder: Path) -> Any:
-    return start(
-        checkpoint=str(folder),
-        served_model_name="tiny",
-        port=PORT,
-        max_model_len=LIMIT,
-        block_size=BLOCK,
-        kv_cache_mib=16,
-        max_num_seqs=8,
-        max_num_batched_tokens=64,
-    ).wait_ready()
+@pytest.fixture
+def server(tiny_server: Any) -> Any:
+    return tiny_server
 
 
 def complete(server: Any, prompt: list[int], **options: Any) -> Any:
@@ -135,8 +113,8 @@ REFUSED = {
     ),
     "answer-too-long": ({"messages": USER, "max_tokens": LIMIT - 10}, [str(LIMIT), "35"]),
     "prompt-too-long": (
-        {"messages": [{"role": "user", "content": "x" * 600}]},
-        [str(LIMIT), "633"],
+        {"messages": [{"role": "user", "content": "x" * 800}]},
+        [str(LIMIT), "833"],
     ),
     "unknown-role": ({"messages": [{"role": "robot", "content": "x"}]}, ["robot"]),
     "continue": (
@@ -163,11 +141,11 @@ def test_completion_too_long_names_both_numbers(server: Any) -> None:
     assert len(tokens(complete(server, [5] * (LIMIT - 8), max_tokens=8))) == 8
 
 
-def test_logprobs_are_the_dense_references(server: Any, folder: Path) -> None:
+def test_logprobs_are_the_dense_references(server: Any, tiny_folder: Path) -> None:
     prompt = list(range(40, 117))
     answer = complete(server, prompt, logprobs=3)
-    config = InklingConfig.from_checkpoint(folder)
-    decoder = Decoder(config).load_weights(load(folder, config, progress="off").items())
+    config = InklingConfig.from_checkpoint(tiny_folder)
+    decoder = Decoder(config).load_weights(load(tiny_folder, config, progress="off").items())
     ids = [*prompt, *tokens(answer)[:-1]]
     logits_TV = TokenGenerator(decoder, len(ids)).feed(ids)[len(prompt) - 1 :]
     expected_T = logits_TV.log_softmax(-1).max(-1).values
@@ -253,9 +231,10 @@ def test_client_that_goes_away_frees_its_blocks(server: Any) -> None:
     connection.close()
     made = server.metric("vllm:generation_tokens_total")
     deadline = time.monotonic() + 60
+    tokens(complete(server, [1], max_tokens=1))  # an idle engine reports no usage
     while server.metric("vllm:kv_cache_usage_perc") > 0:
         assert time.monotonic() < deadline, "blocks are still held a minute after the disconnect"
-        time.sleep(0.2)
+        tokens(complete(server, [1], max_tokens=1))
     assert server.metric("vllm:num_requests_running") == 0
     assert server.metric("vllm:generation_tokens_total") - made < 300
     assert len(tokens(complete(server, [1]))) == 8

@@ -9,6 +9,7 @@ prompt and answer, teacher forced).
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from inkling_core.config import InklingConfig
 from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
 from inkling_core.weights import load
-from inkling_core.weights.tiny import make_tiny
 
-BLOCK, ANSWER, TOGETHER, ROUNDS = 32, 24, 8, 2
-POOL_BLOCKS = 30  # one request of 768 tokens needs 25; eight together need far more
+ANSWER, TOGETHER, ROUNDS = 24, 8, 2
+HITS, PREEMPTIONS = "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total"
 NANO = Path(inkling_core.__file__).parent / "nano" / "checkpoint"
 
 
@@ -69,7 +69,6 @@ def dense_choices(
 
 def ask(server: Any, prompt: list[int]) -> list[int]:
     body = {
-        "model": server.settings.served_model_name,
         "prompt": prompt,
         "max_tokens": ANSWER,
         "temperature": 0,
@@ -81,32 +80,24 @@ def ask(server: Any, prompt: list[int]) -> list[int]:
     return answer.body["choices"][0]["token_ids"]
 
 
-def checkpoint(name: str, folder: Path) -> Path:
-    if name == "nano":
-        if not (NANO / "config.json").is_file():
-            pytest.skip("NO NANO LOAD TEST: the embedded checkpoint is not in this tree")
-        return NANO
-    make_tiny(folder, {"max_position_embeddings": 4096}, tokenizer=True)
-    return folder
+def server_of(name: str, request: pytest.FixtureRequest) -> Any:
+    tiny = request.getfixturevalue("tiny_server")
+    if name == "tiny":
+        return tiny
+    if not (NANO / "config.json").is_file():
+        pytest.skip("NO NANO LOAD TEST: the embedded checkpoint is not in this tree")
+    settings = replace(tiny.settings, checkpoint=None, served_model_name=None, port=8112)
+    return request.getfixturevalue("start")(**vars(settings)).wait_ready()
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(("name", "port"), [("tiny", 8111), ("nano", 8112)])
-def test_every_greedy_token_is_the_dense_references(name, port, start, tmp_path):
-    folder = checkpoint(name, tmp_path / "tiny")
+@pytest.mark.parametrize("name", ["tiny", "nano"])
+def test_every_greedy_token_is_the_dense_references(name: str, request: Any) -> None:
+    server = server_of(name, request)
+    folder = server.settings.checkpoint or NANO
     config = InklingConfig.from_checkpoint(folder)
-    server = start(
-        checkpoint=str(folder),
-        served_model_name=name,
-        port=port,
-        dtype="float32",
-        block_size=BLOCK,
-        max_model_len=768,
-        max_num_seqs=TOGETHER,
-        max_num_batched_tokens=64,
-        extra_args=("--num-gpu-blocks-override", str(POOL_BLOCKS)),
-    ).wait_ready()
-    decoder = Decoder(config).load_weights(load(folder, config).items())
+    before = {metric: server.metric(metric) for metric in (HITS, PREEMPTIONS)}
+    decoder = Decoder(config).load_weights(load(folder, config, progress="off").items())
     asked = prompts(min(256, config.unpadded_vocab_size))
     expected: dict[int, tuple[list[int], list[int]]] = {}
     wrong = []
@@ -124,8 +115,7 @@ def test_every_greedy_token_is_the_dense_references(name, port, start, tmp_path)
                 for i, (a, b) in enumerate(zip(answer, expected[index][1], strict=True))
                 if a != b
             ]
-    hits = server.metric("vllm:prefix_cache_hits_total")
-    preemptions = server.metric("vllm:num_preemptions_total")
+    hits, preemptions = (server.metric(m) - before[m] for m in (HITS, PREEMPTIONS))
     print(f"{name}: {ROUNDS * len(asked) * ANSWER} tokens, hits {hits}, preemptions {preemptions}")
     assert not wrong, f"{len(wrong)} tokens differ: {wrong[:20]}"
     assert hits > 0

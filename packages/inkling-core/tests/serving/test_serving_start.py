@@ -14,13 +14,6 @@ from inkling_core.weights.tiny import make_tiny
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("checkpoint") / "tiny"
-    make_tiny(path, {"max_position_embeddings": 4096}, tokenizer=True)
-    return path
-
-
 def truncated(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
@@ -52,17 +45,17 @@ def test_broken_checkpoint_exits_before_the_port_opens(damage, needle, start, tm
         ({"max_model_len": 5000}, ["max_model_len=5000", "4096"]),
     ],
 )
-def test_start_is_refused_with_the_numbers(change, needles, start, folder):
-    server = start(checkpoint=str(folder), port=8115, **change)
+def test_start_is_refused_with_the_numbers(change, needles, start, tiny_folder):
+    server = start(checkpoint=str(tiny_folder), port=8115, **change)
     assert server.wait_exit() != 0
     for needle in needles:
         assert needle in server.tail()
 
 
-def test_pool_one_block_short_is_refused_by_the_engine_itself(start, folder):
+def test_pool_one_block_short_is_refused_by_the_engine_itself(start, tiny_folder):
     """vLLM's own check forgets the null block; ours runs where the real count is known."""
     server = start(
-        checkpoint=str(folder),
+        checkpoint=str(tiny_folder),
         port=8116,
         block_size=32,
         max_model_len=320,
@@ -73,9 +66,9 @@ def test_pool_one_block_short_is_refused_by_the_engine_itself(start, folder):
     assert not server.port_open()
 
 
-def test_key_is_asked_for_and_sigterm_lets_running_requests_finish(start, folder):
+def test_key_is_asked_for_and_sigterm_lets_running_requests_finish(start, tiny_folder):
     server = start(
-        checkpoint=str(folder), port=8117, api_key="open-sesame", drain_seconds=120
+        checkpoint=str(tiny_folder), port=8117, api_key="open-sesame", drain_seconds=120
     ).wait_ready()
     arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
     assert b"open-sesame" not in arguments
