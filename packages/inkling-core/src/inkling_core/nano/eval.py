@@ -6,7 +6,7 @@ and only if at every position of the answer the arg-max is the answer's next tok
 What it is not: a server test (`inkling gates`), or the tasks (tasks.py).
 
 Prompts and answers are rendered by inkling_parsers and encoded by the checkpoint's own tokenizer.
-Requests are packed: T tokens of several cases in one step, as a server would run them.
+Requests are packed and prefilled in chunks: a step holds a piece of several cases, as in a server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from torch import Tensor
 
 from inkling_core.checkpoint import dtype_of, load_decoder
 from inkling_core.config import InklingConfig
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
     from inkling_core.cli.settings import EvalSettings
 
 PACKED_TOKENS = 8192
-LONG = 4096  # from this context on, fewer cases are run: LONG_CASES * LONG / context
-LONG_CASES = 100
+CHUNK = 256  # of a sequence in one step: window layers then read a window, not the whole past
 CONTEXTS: dict[str, tuple[int, ...]] = {
     "needle": (512, 1024, 2048, 4096, 8192, 16384),
     "far": (512, 2048),
 }
 OTHER_CONTEXTS = (256, 2048)
+LONG_TOKENS = 2048 * 50  # most prompt tokens of a line without a floor: long contexts cost most
 FLOORS = {"sum": 0.98, "sum_thinking": 0.98, "needle_thinking": 0.98, "copy": 0.98, "tool": 0.98}
 NEEDLE_FLOOR, NEEDLE_FLOOR_UPTO = 0.99, 2048
 
@@ -108,29 +109,42 @@ def packs(exams: Sequence[Exam]) -> Iterator[Sequence[Exam]]:
 def judge(decoder: Decoder, group: Sequence[Exam]) -> list[tuple[bool, float]]:
     """For each exam: is greedy decoding exact, and the answer's negative log-probability."""
     sequences = [one.prompt + one.answer[:-1] for one in group]
-    block_tables: list[range] = []
-    used = NULL_BLOCK + 1
-    for ids in sequences:
-        need = -(-len(ids) // BLOCK_SIZE)
-        block_tables.append(range(used, used + need))
-        used += need
-    step = Step.build([len(s) for s in sequences], [0] * len(group), block_tables, BLOCK_SIZE)
-    packed = torch.tensor([token for ids in sequences for token in ids])
-    hidden_TD = decoder(packed, step, allocate_caches(decoder, used - 1))
     results = []
-    for one, end in zip(group, step.starts[1:], strict=True):
-        logits_TV = decoder.logits(hidden_TD[end - len(one.answer) : end]).float()
+    for one, hidden_TD in zip(group, hidden_states(decoder, sequences), strict=True):
+        logits_TV = decoder.logits(hidden_TD[-len(one.answer) :]).float()
         answer_T = torch.tensor(one.answer)
         chosen = logits_TV.log_softmax(-1).gather(1, answer_T[:, None])
         results.append((bool((logits_TV.argmax(-1) == answer_T).all()), -float(chosen.sum())))
     return results
 
 
+def hidden_states(decoder: Decoder, sequences: Sequence[list[int]]) -> list[Tensor]:
+    """Final hidden states [T, D] of each sequence: chunked prefill, all sequences side by side."""
+    block_tables: list[range] = []
+    used = NULL_BLOCK + 1
+    for ids in sequences:
+        need = -(-len(ids) // BLOCK_SIZE)
+        block_tables.append(range(used, used + need))
+        used += need
+    caches = allocate_caches(decoder, used - 1)
+    parts: list[list[Tensor]] = [[] for _ in sequences]
+    for begin in range(0, max(map(len, sequences)), CHUNK):
+        live = [q for q, ids in enumerate(sequences) if len(ids) > begin]
+        chunks = [sequences[q][begin : begin + CHUNK] for q in live]
+        lengths = [len(chunk) for chunk in chunks]
+        tables = [block_tables[q] for q in live]
+        step = Step.build(lengths, [begin] * len(live), tables, BLOCK_SIZE)
+        hidden_TD = decoder(torch.tensor([i for chunk in chunks for i in chunk]), step, caches)
+        for q, part in zip(live, hidden_TD.split(lengths), strict=True):
+            parts[q].append(part)
+    return [torch.cat(one) for one in parts]
+
+
 def floor_of(task: str, context: int) -> float | None:
     """The accuracy that the shipped model has to reach; None where it is only reported."""
     if task == "needle":
         return NEEDLE_FLOOR if context <= NEEDLE_FLOOR_UPTO else None
-    return FLOORS.get(task)
+    return FLOORS.get(task) if context == OTHER_CONTEXTS[0] else None
 
 
 def plan(names: Sequence[str], count: int) -> list[tuple[str, int, int]]:
@@ -141,7 +155,9 @@ def plan(names: Sequence[str], count: int) -> list[tuple[str, int, int]]:
     lines = []
     for name in names or tasks.TASKS:
         for context in CONTEXTS.get(name, OTHER_CONTEXTS):
-            most = count if context < LONG else max(1, LONG_CASES * LONG // context)
+            most = count
+            if context >= 2048 and floor_of(name, context) is None:
+                most = max(1, LONG_TOKENS // context)
             lines.append((name, context, min(count, most)))
     return lines
 

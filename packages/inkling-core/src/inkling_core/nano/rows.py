@@ -79,6 +79,9 @@ class Mix:
     repeat: float  # rows that are one long copy
     lag: float  # rows of near and far turns only
     far: float  # share of far among lag turns, where the row is long enough
+    facts: float = 0.5  # share of fact questions in rows that are not dense
+    sums: float = 0.55  # share of sums among the questions that need no fact and no tool
+    sum_rows: float = 0.0  # rows of sums only
 
 
 class Row:
@@ -96,6 +99,8 @@ class Row:
             self._lag_row()
         elif draw < self.mix.lag + self.mix.repeat:
             self._repeat_row()
+        elif draw < self.mix.lag + self.mix.repeat + self.mix.sum_rows:
+            self._sum_row()
         else:
             self._talk_row(dense=self.rng.random() < self.mix.dense)
         return self.ids[: self.length], self.mask[: self.length]
@@ -146,6 +151,11 @@ class Row:
         while len(self.ids) < self.length:
             self._add(talk.ask_copy())
 
+    def _sum_row(self) -> None:
+        talk = self._open(thinking=self.rng.random() < 0.4, with_tools=False, bare=0.4)
+        while len(self.ids) < self.length:
+            self._add(talk.ask_sum())
+
     def _talk_row(self, dense: bool) -> None:
         rng = self.rng
         with_tools = rng.random() < (0.2 if dense else 0.45)
@@ -183,9 +193,10 @@ class Row:
             return talk.ask_again(previous)
         if talk.tools and rng.random() < 0.4:
             return talk.ask_tool(context)
-        if talk.facts and rng.random() < (0.8 if dense else 0.5):
+        if talk.facts and rng.random() < (0.8 if dense else self.mix.facts):
             return talk.ask_fact(context)
-        kind = rng.choices(("sum", "copy", "greeting"), (0.55, 0.4, 0.05))[0]
+        shares = (self.mix.sums, 0.95 - self.mix.sums, 0.05)
+        kind = rng.choices(("sum", "copy", "greeting"), shares)[0]
         return getattr(talk, f"ask_{kind}")(context)
 
 

@@ -1,4 +1,6 @@
-"""Trains inkling-nano on a CPU: `python -m inkling_core.nano.train out=DIR [seed=0] [until=N] [compile=1]`.
+"""Trains inkling-nano on a CPU.
+
+`python -m inkling_core.nano.train out=DIR [seed=0] [until=N] [threads=N] [compile=1]`
 
 What it is: the loop. Step n's batch, length and rate depend on (seed, n) only, and the state file
 holds weights and optimiser state, so a stopped run resumes where it was. (Sums of bfloat16 products
@@ -20,6 +22,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -62,8 +65,6 @@ class Trainer:
         """Loads the state file if there is one; refuses one of another seed."""
         if not self.state_file.exists():
             return False
-        from safetensors import safe_open
-
         with safe_open(self.state_file, "pt") as file:
             meta = file.metadata()
         if meta["seed"] != str(self.seed):
@@ -112,6 +113,9 @@ class Trainer:
             bias.add_(torch.sign(load.mean() - load), alpha=BIAS_RATE)
 
 
+USAGE = "usage: out=DIR [seed=0] [until=N] [threads=N] [compile=1]"
+
+
 def accuracies(right: Tensor, targets: Tensor) -> dict[str, float]:
     """Share of right answer tokens: of the near and far letters, and of all others."""
     shares = {}
@@ -128,11 +132,9 @@ def accuracies(right: Tensor, targets: Tensor) -> dict[str, float]:
 def main(arguments: Sequence[str]) -> None:
     """Command line: key=value pairs out, seed, until, threads, compile."""
     given = dict(pair.split("=", 1) for pair in arguments)
-    unknown = set(given) - {"out", "seed", "until", "threads", "compile"}
+    unknown = sorted(set(given) - {"out", "seed", "until", "threads", "compile"})
     if unknown or "out" not in given:
-        raise SystemExit(
-            f"usage: out=DIR [seed=0] [until=N] [threads=N] [compile=1]; not known: {unknown}"
-        )
+        raise SystemExit(f"not known: {unknown}\n{USAGE}")
     torch.set_num_threads(int(given.get("threads", os.cpu_count() or 1)))
     out = Path(given["out"])
     out.mkdir(parents=True, exist_ok=True)

@@ -141,22 +141,16 @@ def global_attention(q_BLNH: Tensor, k_BLGH: Tensor, v_BLGH: Tensor, rel_BLNE: T
 
 def attention(w: Weights, prefix: str, x_BLD: Tensor, local: bool) -> Tensor:
     """Projection, key and value convs, norms, tau, attention, output projection, output conv."""
-    rows, length, _ = x_BLD.shape
+    length = x_BLD.shape[1]
     names = ("wq_du", "wk_dv", "wv_dv", "wr_du")
     parts = [w[f"{prefix}attn.{name}.weight"] for name in names]
     q, k, v, r = F.linear(x_BLD, torch.cat(parts)).split([p.shape[0] for p in parts], dim=-1)
     k = short_conv(k, w[prefix + "attn.k_sconv.weight"])
     v = short_conv(v, w[prefix + "attn.v_sconv.weight"])
-    q = rms_norm(
-        q.view(rows, length, NANO.num_attention_heads, NANO.head_dim),
-        w[prefix + "attn.q_norm.weight"],
-    )
-    k = rms_norm(
-        k.view(rows, length, NANO.num_key_value_heads, NANO.head_dim),
-        w[prefix + "attn.k_norm.weight"],
-    )
-    v = v.view(rows, length, NANO.num_key_value_heads, NANO.head_dim)
-    r = r.view(rows, length, NANO.num_attention_heads, NANO.d_rel)
+    q, k, v = (x.unflatten(-1, (-1, NANO.head_dim)) for x in (q, k, v))
+    q = rms_norm(q, w[prefix + "attn.q_norm.weight"])
+    k = rms_norm(k, w[prefix + "attn.k_norm.weight"])
+    r = r.unflatten(-1, (-1, NANO.d_rel))
     if not local:
         beyond = torch.clamp((torch.arange(length) + 1) / NANO.log_scaling_n_floor, min=1.0)
         tau = (1 + NANO.log_scaling_alpha * beyond.log()).view(1, length, 1, 1).to(x_BLD.dtype)
@@ -182,7 +176,7 @@ def silu_and_mul(gate_up: Tensor) -> Tensor:
 
 
 def route(x_BLD: Tensor, weight: Tensor, bias_E: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of all experts, 0 where not chosen [B, L, E + S] in float32, and chosen tokens [E]."""
+    """Float32 weights [B, L, E + S] of all experts, 0 where not chosen; tokens of each [E]."""
     sigmoid = torch.sigmoid(F.linear(x_BLD.float(), weight.float()))
     routed, shared = sigmoid[..., : NANO.n_routed_experts], sigmoid[..., NANO.n_routed_experts :]
     chosen = (routed + bias_E).topk(NANO.num_experts_per_tok, dim=-1).indices

@@ -18,13 +18,14 @@ CONSONANTS = "bdfghjklmnprstvz"
 VOWELS = "aeiou"
 HELD_OUT_ONE_IN = 10
 SPLITS = ("train", "heldout")
-FILLER = tuple(
-    "river stone light field paper under cloud north green table winter garden window silver "
-    "bridge quiet morning candle forest harbor ladder mirror orange pencil rabbit saddle timber "
-    "valley wagon yellow anchor basket copper desert engine feather glass hammer island jacket "
-    "kettle lemon meadow needle ocean pepper quartz ribbon spoon tunnel velvet walnut branch "
-    "pocket summer".split()
-)
+FILLER_TEXT = """
+river stone light field paper under cloud north green table winter garden window silver
+bridge quiet morning candle forest harbor ladder mirror orange pencil rabbit saddle timber
+valley wagon yellow anchor basket copper desert engine feather glass hammer island jacket
+kettle lemon meadow needle ocean pepper quartz ribbon spoon tunnel velvet walnut branch
+pocket summer
+"""
+FILLER = tuple(FILLER_TEXT.split())
 
 
 def is_held_out(spelling: str) -> bool:
