@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import inkling_core
 from inkling_core.config import InklingConfig
+from inkling_core.embedded import EMBEDDED
 from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
 from inkling_core.weights import load
 
 ANSWER, TOGETHER, ROUNDS = 24, 8, 2
 HITS, PREEMPTIONS = "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total"
-NANO = Path(inkling_core.__file__).parent / "nano" / "checkpoint"
 
 
 def prompts(vocabulary: int) -> list[list[int]]:
@@ -84,7 +82,7 @@ def server_of(name: str, request: pytest.FixtureRequest) -> Any:
     tiny = request.getfixturevalue("tiny_server")
     if name == "tiny":
         return tiny
-    if not (NANO / "config.json").is_file():
+    if not (EMBEDDED / "config.json").is_file():
         pytest.skip("NO NANO LOAD TEST: the embedded checkpoint is not in this tree")
     settings = replace(tiny.settings, checkpoint=None, served_model_name=None, port=8112)
     return request.getfixturevalue("start")(**vars(settings)).wait_ready()
@@ -94,7 +92,7 @@ def server_of(name: str, request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("name", ["tiny", "nano"])
 def test_every_greedy_token_is_the_dense_references(name: str, request: Any) -> None:
     server = server_of(name, request)
-    folder = server.settings.checkpoint or NANO
+    folder = server.settings.checkpoint or EMBEDDED
     config = InklingConfig.from_checkpoint(folder)
     before = {metric: server.metric(metric) for metric in (HITS, PREEMPTIONS)}
     decoder = Decoder(config).load_weights(load(folder, config, progress="off").items())

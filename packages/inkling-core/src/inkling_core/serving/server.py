@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inkling_core.embedded import EMBEDDED, checkpoint_folder
 from inkling_core.serving.paths import PARSERS, SCHEDULER_PATH
 from inkling_core.serving.settings import ServeSettings
 
@@ -43,8 +44,8 @@ def serve(settings: ServeSettings) -> None:
 def resolve(settings: ServeSettings) -> ServeSettings:
     """Fill in what depends on the checkpoint, and refuse what cannot be served.
 
-    Raises ValueError: the folder is no valid checkpoint (every problem listed), max_model_len is
-    beyond the checkpoint's limit, or the pool cannot hold one request of that length.
+    Raises FileNotFoundError: no such folder. ValueError: it is no valid checkpoint (every problem
+    listed), max_model_len is beyond its limit, or the pool cannot hold one request of that length.
     """
     import torch
 
@@ -52,7 +53,7 @@ def resolve(settings: ServeSettings) -> ServeSettings:
     from inkling_core.serving.plan import check_pool, conv_row_dtype, page_layout
     from inkling_core.weights import validate
 
-    folder = Path(settings.checkpoint) if settings.checkpoint else embedded_checkpoint()
+    folder = checkpoint_folder(settings.checkpoint)
     config = InklingConfig.from_checkpoint(folder)
     validate(folder, config)
     limit = config.max_position_embeddings
@@ -62,7 +63,8 @@ def resolve(settings: ServeSettings) -> ServeSettings:
             f"max_model_len={max_model_len} is beyond the checkpoint's max_position_embeddings "
             f"of {limit}: lower it"
         )
-    dtype = config.dtype if settings.dtype == "auto" else settings.dtype
+    auto = settings.dtype == "auto"
+    dtype = served_dtype(folder, config.dtype) if auto else settings.dtype
     kv_dtype = getattr(torch, dtype)
     layout = page_layout(
         config,
@@ -76,27 +78,24 @@ def resolve(settings: ServeSettings) -> ServeSettings:
     return replace(
         settings,
         checkpoint=str(folder),
-        served_model_name=settings.served_model_name or folder_name(folder),
+        served_model_name=settings.served_model_name or served_name(folder),
         dtype=dtype,
         max_model_len=max_model_len,
     )
 
 
-def embedded_checkpoint() -> Path:
-    """The nano model that ships inside this package."""
-    folder = Path(__file__).parents[1] / "nano" / "checkpoint"
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"no embedded checkpoint at {folder}: name one with checkpoint=DIR")
-    return folder
+def served_name(folder: Path) -> str:
+    """What clients call the model: `inkling-nano` for the embedded one, else the folder's name."""
+    return "inkling-nano" if folder == EMBEDDED else folder.resolve().name
 
 
-def folder_name(folder: Path) -> str:
-    """What clients call the model: the folder's name; `inkling-nano` for the embedded one."""
-    return (
-        "inkling-nano"
-        if folder == Path(__file__).parents[1] / "nano" / "checkpoint"
-        else (folder.resolve().name)
-    )
+def served_dtype(folder: Path, stored: str) -> str:
+    """The dtype that `auto` means: as stored, but float32 for the embedded model.
+
+    That one is stored in bfloat16 to be small, and is small enough to be served exactly as the
+    float32 reference computes it.
+    """
+    return "float32" if folder == EMBEDDED else stored
 
 
 def prepare_environment(settings: ServeSettings, environ: MutableMapping[str, str]) -> None:

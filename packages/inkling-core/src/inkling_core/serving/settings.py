@@ -31,8 +31,8 @@ class ServeSettings:
     port: TCP port to listen on.
     served_model_name: what clients call the model; None is the folder's name.
     api_key: what clients have to send as bearer token; better given as INKLING_API_KEY.
-    dtype: model dtype; auto is the checkpoint's own stored dtype (nano: float32).
-    conv_dtype: dtype of the conv rows; auto is the model dtype (docs give the measured error).
+    dtype: model dtype; auto is the one the checkpoint is stored in (nano: float32).
+    conv_dtype: dtype of the conv rows; auto is the model dtype, which loses nothing.
     backend: `cpu` (paged ops for serving) or `reference` (the law itself, slow).
     max_model_len: tokens of prompt plus answer; None is the checkpoint's own limit.
     kv_cache_mib: pool for keys, values and conv rows of all requests, MiB.

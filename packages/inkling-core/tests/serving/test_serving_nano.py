@@ -1,0 +1,62 @@
+"""The embedded model served: held-out cases of every task, token for token as the dense reference.
+
+Cases and judging are `inkling_core.nano.eval`'s. What is compared is not the right answer (eval
+does that) but the server with the reference: each token of each served answer must be the float32
+decoder's own greedy choice. INKLING_HELDOUT_CASES sets the number of cases a task; 300 is the full
+count, and takes tens of minutes of two cores.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from inkling_core.checkpoint import load_decoder
+from inkling_core.embedded import EMBEDDED
+from inkling_core.generate_text import Text
+from inkling_core.nano import eval as nano_eval
+from inkling_core.nano import tasks
+
+CASES = int(os.environ.get("INKLING_HELDOUT_CASES", "12"))
+LONGEST_ANSWER = 160
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture(scope="module")
+def nano_server(start: Any) -> Any:
+    if not (EMBEDDED / "config.json").is_file():
+        pytest.skip("NO NANO TESTS: the embedded checkpoint is not in this tree")
+    return start(port=8118, max_model_len=2048, max_num_batched_tokens=256).wait_ready()
+
+
+def ask(server: Any, prompt: list[int]) -> list[int]:
+    body = {
+        "prompt": prompt,
+        "max_tokens": LONGEST_ANSWER,
+        "temperature": 0,
+        "return_token_ids": True,
+    }
+    answer = server.post("/v1/completions", body)
+    assert answer.status == 200, answer.body
+    return answer.body["choices"][0]["token_ids"]
+
+
+@pytest.mark.parametrize("task", tasks.TASKS)
+def test_held_out_answers_are_the_dense_references(task: str, nano_server: Any) -> None:
+    text = Text.from_checkpoint(EMBEDDED)
+    decoder = load_decoder(EMBEDDED)
+    made = tasks.cases(task, "heldout", CASES, seed=1)
+    prompts = [nano_eval.exam(case, text).prompt for case in made]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda prompt: ask(nano_server, prompt), prompts))
+    served = [
+        nano_eval.Exam(case, prompt, answer)
+        for case, prompt, answer in zip(made, prompts, answers, strict=True)
+    ]
+    same = [
+        exact for group in nano_eval.packs(served) for exact, _ in nano_eval.judge(decoder, group)
+    ]
+    assert all(same), f"{same.count(False)} of {CASES} served answers leave the reference"
