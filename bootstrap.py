@@ -70,6 +70,11 @@ ENVIRONMENTS = {
         (TORCH, "transformers==5.24.0", "scipy", *TESTING, *OURS),
         gigabytes=3,
     ),
+    "oracle": Environment(
+        ".venv-oracle",
+        (TORCH, "tml-renderers==0.2.1", *TESTING, "-e", "packages/inkling-parsers"),
+        gigabytes=3,
+    ),
     "dev": Environment(".venv-dev", ("nox>=2025.5", "build", "hatchling>=1.27")),
 }
 
@@ -81,9 +86,6 @@ class SetupError(Exception):
 def say(text: str) -> None:
     """A line of progress, at once."""
     print(text, flush=True)
-
-
-# ---- environments ------------------------------------------------------------------------------
 
 
 def environment(name: str) -> Path:
@@ -193,7 +195,7 @@ def _run(command: Sequence[str], log: Path, what: str) -> None:
 
 def _reason(tail: Sequence[str]) -> str:
     text = "\n".join(tail)
-    if re.search(r"No space left", text):
+    if "No space left" in text:
         return ": the disk is full"
     if re.search(
         r"NewConnectionError|name resolution|Connection refused|timed out|ProxyError", text
@@ -203,8 +205,6 @@ def _reason(tail: Sequence[str]) -> str:
         return ": the package index does not have it"
     return ""
 
-
-# ---- demo --------------------------------------------------------------------------------------
 
 QUESTIONS = ("12+7=?", "34+58=?")
 
@@ -323,9 +323,6 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-# ---- test --------------------------------------------------------------------------------------
 
 
 def test(sessions: Sequence[str]) -> int:

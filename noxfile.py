@@ -30,6 +30,11 @@ nox.options.sessions = ["lint", "types", "tests", "contract"]
 PACKAGES = ("parsers", "core", "hpu", "cuda-ref")
 SOURCES = os.pathsep.join(str(ROOT / "packages" / f"inkling-{name}" / "src") for name in PACKAGES)
 SERVER_TESTS = "packages/inkling-core/tests/serving"
+PARSER_TESTS = "packages/inkling-parsers/tests"
+WALKS = f"{PARSER_TESTS}/test_structural_tag_walks.py"
+BESIDE = ("config", "weights_tiny")  # core tests that compare with transformers where it is there
+# Tests that need more than the package alone; each has a session of its own below.
+ELSEWHERE = (SERVER_TESTS, f"{PARSER_TESTS}/adapters", f"{PARSER_TESTS}/oracle", WALKS)
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # pytest-xdist runs a process per core
 
@@ -57,7 +62,7 @@ def types(session: nox.Session) -> None:
 @nox.session(tags=["ci"])
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def tests(session: nox.Session, package: str) -> None:
-    """Unit tests of one package, installed alone from its wheel: nox -s 'tests(core)'."""
+    """Unit tests of one package, installed alone from its wheel."""
     build_wheels()
     name, folder = f"inkling-{package}", Path("packages") / f"inkling-{package}" / "tests"
     ours = ["--no-index", "--find-links", "dist", "--force-reinstall", "--no-deps"]
@@ -67,15 +72,14 @@ def tests(session: nox.Session, package: str) -> None:
         session.install(*bootstrap.TESTING, *third_party(package))
         session.install(*ours, name, *siblings(package))
         session.run("python", "-m", "pip", "check")
-        skipped = f"--ignore={SERVER_TESTS}"  # they need vLLM: nox -s serve
-        pytest(session, f"tests-{package}", str(folder), skipped, "-n", "2", *session.posargs)
+        skipped = [f"--ignore={path}" for path in ELSEWHERE]
+        pytest(session, f"tests-{package}", str(folder), *skipped, "-n", "2", *session.posargs)
     session.run("python", "-c", f"import {name.replace('-', '_')}")
 
 
 @nox.session(tags=["ci"], venv_backend="none")
 def contract(session: nox.Session) -> None:
-    """Across packages: mirrored names, imports, public API, command line, configuration,
-    documents."""
+    """Across packages: mirrored names, imports, API, command line, conf/, documents."""
     shared(session, "serve", "contract", "tests/contract", "-n", "2")
 
 
@@ -85,7 +89,8 @@ def contract(session: nox.Session) -> None:
 @nox.session(tags=["ci"], default=False, venv_backend="none")
 def parity(session: nox.Session) -> None:
     """The decoder against HF transformers: fp32 logits, bf16 layer by layer, tensor parallel."""
-    shared(session, "ref", "parity", "tests/parity", "-n", "2")
+    with_transformers = [f"packages/inkling-core/tests/test_{name}.py" for name in BESIDE]
+    shared(session, "ref", "parity", "tests/parity", *with_transformers, "-n", "2")
 
 
 @nox.session(tags=["ci"], default=False, venv_backend="none")
@@ -103,10 +108,30 @@ def mutations(session: nox.Session) -> None:
     )
 
 
+@nox.session(tags=["ci"], default=False, venv_backend="none")
+def structural(session: nox.Session) -> None:
+    """Parsers inside vLLM 0.32.0: adapters, and structural tags walked under xgrammar's masks."""
+    shared(session, "serve", "structural", f"{PARSER_TESTS}/adapters", WALKS, "-n", "2")
+
+
+@nox.session(default=False, venv_backend="none")
+def adapters(session: nox.Session) -> None:
+    """The vLLM adapters under 0.26.0, 0.30.0, 0.32.0 and 0.33.0."""
+    script = f"{PARSER_TESTS}/adapters/environments.py"
+    python = str(bootstrap.environment("serve"))
+    session.run(python, script, "--root", ".nox/adapters", "--python", python, external=True)
+
+
+@nox.session(default=False, venv_backend="none")
+def oracle(session: nox.Session) -> None:
+    """The parsers against the model owner's tml-renderers 0.2.1."""
+    shared(session, "oracle", "oracle", f"{PARSER_TESTS}/oracle", "-n", "2")
+
+
 @nox.session(default=False)
 @nox.parametrize("version", PYTHONS, ids=PYTHONS)
 def pythons(session: nox.Session, version: str) -> None:
-    """The parser package alone under each Python it promises: nox -s 'pythons(3.10)'."""
+    """The parser package alone under each Python it promises."""
     interpreter = find_python(version)
     if interpreter is None:
         session.skip(f"no Python {version} on this machine")
@@ -117,17 +142,17 @@ def pythons(session: nox.Session, version: str) -> None:
     install = [python, "-m", "pip", "install", "-q"]
     session.run(*install, "--no-index", "--find-links", "dist", "inkling-parsers", external=True)
     session.run(*install, *bootstrap.TESTING, external=True)
-    command = report(f"pythons-{version}", "packages/inkling-parsers/tests", "-n", "2")
+    skipped = [f"--ignore={path}" for path in ELSEWHERE]
+    command = report(f"pythons-{version}", PARSER_TESTS, "-n", "2", *skipped)
     session.run(python, *command, *session.posargs, external=True)
 
 
 @nox.session(default=False, venv_backend="none")
 def bench(session: nox.Session) -> None:
     """Speed, printed only where the parity of the same thing is green in the same run."""
-    python = bootstrap.environment("serve")
-    scripts = session.posargs or sorted(map(str, Path("benchmarks").glob("*.py")))
-    for script in scripts:
-        session.run(str(python), script, external=True)
+    python, owner = bootstrap.environment("serve"), bootstrap.environment("oracle")
+    session.run(str(python), "benchmarks/serving_throughput.py", external=True)
+    session.run(str(python), "benchmarks/parsers.py", "--tml-python", str(owner), external=True)
 
 
 @nox.session(default=False)
