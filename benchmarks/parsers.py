@@ -28,7 +28,6 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from inkling_parsers.events import ArgumentsDelta, ContentDelta, Event, ReasoningDelta
 from inkling_parsers.markers import REQUIRED, Marker, SpecialTokens

@@ -21,9 +21,10 @@ from typing import Any
 SOURCES = Path(__file__).resolve().parents[1] / "packages" / "inkling-parsers" / "src"
 sys.path.insert(0, str(SOURCES))
 
+from tml_renderers import chat, tokenizers, v0  # noqa: E402 - as the two below
+
 from inkling_parsers.markers import SpecialTokens  # noqa: E402 - found through the line above
 from inkling_parsers.parser import parse  # noqa: E402
-from tml_renderers import chat, tokenizers, v0  # noqa: E402
 
 
 def median_seconds(run: Callable[[], object], rounds: int) -> float:

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import vllm
-from inkling_parsers.adapters.vllm import register
-from inkling_parsers.markers import SpecialTokens
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.parser.parser_manager import ParserManager
+
+from inkling_parsers.adapters.vllm import register
+from inkling_parsers.markers import SpecialTokens
 
 TOOL = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
 

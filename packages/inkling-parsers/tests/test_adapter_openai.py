@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pkgutil
 import subprocess
@@ -86,7 +87,7 @@ def test_a_stream_adds_up_to_the_whole_message(cuts: list[int], coerce_to: Any, 
     """Under every split, for every truncated answer, with coercion and without."""
     answer = ANSWER[:end]
     edges = [0, *sorted(min(cut, end) for cut in cuts), end]
-    pieces = [answer[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [answer[a:b] for a, b in itertools.pairwise(edges)]
     deltas, _ = deltas_of(pieces, coerce_to=coerce_to)
     parser = StreamParser()
     whole = chat_message([*parser.feed(answer), *parser.finish()], coerce_to=coerce_to)

@@ -27,49 +27,64 @@ INVOKE, END, STOP = (
     "<|end_message|>",
     "<|content_model_end_sampling|>",
 )
+WEATHER = ["get_weather", '{"city":"Oslo"}']
+
+
+def block(kind: str, text: str, header: str = "") -> list[tuple[str, str]]:
+    """One closed block, its header where it has one."""
+    return [*([(T, header)] if header else []), (S, kind), (T, text), (S, END)]
+
 
 # name -> (segments, reasoning, content, calls), as the joint parser shall give them
 TRANSCRIPTS: dict[str, Any] = {
-    "text": ([(S, TEXT), (T, "The answer is 4."), (S, END), (S, STOP)], "", "The answer is 4.", []),
+    "text": ([*block(TEXT, "The answer is 4."), (S, STOP)], "", "The answer is 4.", []),
     "bare": ([(T, "Hello there"), (S, END), (S, STOP)], "", "Hello there", []),
     "think-text": (
-        [(S, THINK), (T, "let me\n\n"), (S, END), (S, MODEL), (S, TEXT), (T, " ok "), (S, END)],
+        [*block(THINK, "let me\n\n"), (S, MODEL), *block(TEXT, " ok ")],
         "let me\n\n",
         " ok ",
         [],
     ),
-    "call-first": (
-        [(T, "get_weather"), (S, INVOKE), (T, CALL), (S, END), (S, STOP)],
-        "",
-        "",
-        [["get_weather", '{"city":"Oslo"}']],
-    ),
+    "call-first": ([*block(INVOKE, CALL, "get_weather"), (S, STOP)], "", "", [WEATHER]),
     "all-kinds": (
-        [(S, THINK), (T, "p"), (S, END), (S, MODEL), (S, TEXT), (T, "c"), (S, END), (S, MODEL)]
-        + [(T, "get_weather"), (S, INVOKE), (T, CALL), (S, END), (S, MODEL), (S, INVOKE)]
-        + [(T, CALL), (S, END), (S, MODEL), (S, TEXT), (T, " after"), (S, END), (S, STOP)],
+        [
+            *block(THINK, "p"),
+            (S, MODEL),
+            *block(TEXT, "c"),
+            (S, MODEL),
+            *block(INVOKE, CALL, "get_weather"),
+            (S, MODEL),
+            *block(INVOKE, CALL),
+            (S, MODEL),
+            *block(TEXT, " after"),
+            (S, STOP),
+        ],
         "p",
         "c after",
-        [["get_weather", '{"city":"Oslo"}']] * 2,
+        [WEATHER, WEATHER],
     ),
     "look-alikes": (
-        [(S, THINK), (T, f"say {END}{MODEL}{INVOKE} or <|end_"), (S, END), (S, MODEL), (S, TEXT)]
-        + [(T, f"{STOP} and {TEXT}<"), (S, END), (S, STOP)],
+        [
+            *block(THINK, f"say {END}{MODEL}{INVOKE} or <|end_"),
+            (S, MODEL),
+            *block(TEXT, f"{STOP} and {TEXT}<"),
+            (S, STOP),
+        ],
         f"say {END}{MODEL}{INVOKE} or <|end_",
         f"{STOP} and {TEXT}<",
         [],
     ),
     "look-alike-in-argument": (
-        [(S, INVOKE), (T, f'{{"name":"get_weather","args":{{"city":"{END}"}}}}'), (S, END)],
+        block(INVOKE, f'{{"name":"get_weather","args":{{"city":"{END}"}}}}'),
         "",
         "",
         [["get_weather", f'{{"city":"{END}"}}']],
     ),
     "unclosed-thinking": (
-        [(S, THINK), (T, "hm"), (S, INVOKE), (T, CALL), (S, END), (S, STOP)],
+        [(S, THINK), (T, "hm"), *block(INVOKE, CALL), (S, STOP)],
         "hm",
         "",
-        [["get_weather", '{"city":"Oslo"}']],
+        [WEATHER],
     ),
     "unknown-specials": (
         [(S, TEXT), (T, "a"), (S, "<|unused_200033|>"), (S, "</s>"), (T, "b"), (S, END)],
@@ -78,9 +93,9 @@ TRANSCRIPTS: dict[str, Any] = {
         [],
     ),
     "cut-characters": (
-        [(S, THINK), (T, "grün 👍🏽"), (S, END), (S, MODEL), (S, TEXT), (T, "zwölf ✓"), (S, END)],
-        "grün 👍🏽",
-        "zwölf ✓",
+        [*block(THINK, "gr\u00fcn \U0001f44d\U0001f3fd"), (S, MODEL), *block(TEXT, "zw\u00f6lf")],
+        "gr\u00fcn \U0001f44d\U0001f3fd",
+        "zw\u00f6lf",
         [],
     ),
     "truncated-call": (
@@ -243,3 +258,25 @@ def test_coercion_is_off_unless_the_server_turns_it_on(serve, encoded, monkeypat
     monkeypatch.setenv("INKLING_PARSERS_COERCE", "perhaps")
     with pytest.raises(ValueError, match="either 'on' or 'off'"):
         server.whole(request, steps)
+
+
+def test_vllms_counter_of_tool_parser_calls_goes_on(serve, encoded):
+    import prometheus_client
+    from vllm.parser.metrics import init_parser_metrics
+
+    init_parser_metrics(model_name="tiny")
+
+    def counted(mode: str, outcome: str) -> float:
+        labels = {"model_name": "tiny", "mode": mode, "outcome": outcome}
+        labels["request_type"] = "chat_completions"
+        name = "vllm:tool_call_parser_invocations_total"
+        return prometheus_client.REGISTRY.get_sample_value(name, labels) or 0.0
+
+    server = serve()
+    request = server.request(tools=[TOOL])
+    ids = encoded(TRANSCRIPTS["call-first"][0])
+    before = counted("streaming", "tool_call"), counted("non_streaming", "tool_call")
+    server.stream(request, [ids])
+    server.whole(request, [ids])
+    after = counted("streaming", "tool_call"), counted("non_streaming", "tool_call")
+    assert after == (before[0] + 1, before[1] + 1)

@@ -19,7 +19,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm.parser.abstract_parser import DelegatingParser
+from vllm.parser.metrics import record_tool_parser_invocation
 
+from inkling_parsers.adapters.answer import AnswerDelta
 from inkling_parsers.adapters.answer_stream import AnswerStream
 from inkling_parsers.adapters.vllm.protocol import (
     DeltaMessage,
@@ -82,6 +84,7 @@ class _OnePass:
         stream = _new_stream(self, request, getattr(self, "_inkling_prompt_ids", None))
         first = stream.feed(model_output, model_output_token_ids)
         news = first.joined(stream.finish())
+        _count(self, request, news, is_streaming=False)
         return news.reasoning or None, news.content or None, function_calls(news) or None
 
     def parse_delta(
@@ -104,6 +107,7 @@ class _OnePass:
         if finished:
             news = news.joined(stream.finish())
             self._inkling_stream = None
+        _count(self, request, news, is_streaming=True)
         if not request.include_reasoning:
             news.reasoning = ""
         return delta_message(news)
@@ -113,3 +117,11 @@ def _new_stream(parser: Any, request: Any, prompt_ids: Sequence[int] | None) -> 
     policy = calls_policy(request, has_tool_parser=parser.tool_parser is not None)
     tokens = tokens_of(parser.model_tokenizer)
     return AnswerStream(tokens, prompt_ids, policy, coercion_tools(request))
+
+
+def _count(parser: Any, request: Any, news: AnswerDelta, is_streaming: bool) -> None:
+    """vLLM's counter of tool parser invocations, as its own path keeps it."""
+    if parser.tool_parser is not None:
+        record_tool_parser_invocation(
+            is_tool_called=bool(news.calls), is_streaming=is_streaming, request=request
+        )

@@ -1,0 +1,119 @@
+"""One answer as a server streams it, text with ids: the same news under every split and lag."""
+
+from __future__ import annotations
+
+import itertools
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from inkling_parsers.adapters.answer import AnswerDelta
+from inkling_parsers.adapters.answer_stream import AnswerStream, Calls, Tokens
+from inkling_parsers.markers import Marker, SpecialTokens
+
+SPECIAL = SpecialTokens.from_vocab({marker.value: 1000 + at for at, marker in enumerate(Marker)})
+PAYLOAD = '{"name":"f","args":{"n":"5"}}'
+ANSWER: list[str | Marker] = [
+    Marker.CONTENT_THINKING, "a <|end_message|> typed", Marker.END_MESSAGE, Marker.MESSAGE_MODEL,
+    Marker.CONTENT_TEXT, "b <|", Marker.END_MESSAGE, Marker.MESSAGE_MODEL, "f",
+    Marker.CONTENT_INVOKE_TOOL_JSON, PAYLOAD, Marker.END_MESSAGE,
+    Marker.CONTENT_MODEL_END_SAMPLING,
+]  # fmt: skip
+TOOLS = [{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}]
+
+
+def decode(ids: list[int]) -> str:
+    names = SPECIAL.names
+    return "".join(names[token] if token in names else chr(token) for token in ids)
+
+
+TOKENS = Tokens(SPECIAL, SPECIAL.names, decode)
+
+
+def ids_of(items: list[str | Marker]) -> list[int]:
+    """One id per character, one per marker; note that a Marker is a string too."""
+    return [
+        token
+        for item in items
+        for token in ([SPECIAL.ids[item]] if isinstance(item, Marker) else map(ord, item))
+    ]
+
+
+def run(stream: AnswerStream, deltas: list[tuple[str, list[int]]]) -> AnswerDelta:
+    news = AnswerDelta()
+    for text, ids in deltas:
+        news = news.joined(stream.feed(text, ids))
+    return news.joined(stream.finish())
+
+
+def plain(news: AnswerDelta) -> tuple[str, str, list[tuple[str | None, str]]]:
+    return news.reasoning, news.content, [(call.name, call.arguments) for call in news.calls]
+
+
+@given(st.lists(st.integers(0, 200), max_size=15), st.integers(0, 40))
+def test_any_split_and_lag_gives_what_the_whole_gives(cuts: list[int], lag: int):
+    """Text comes `lag` characters late, as with a stop string of that length."""
+    ids = ids_of(ANSWER)
+    edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
+    text, sent, deltas = decode(ids), 0, []
+    for begin, end in itertools.pairwise(edges):
+        upto = len(text) if end == len(ids) else max(sent, len(decode(ids[:end])) - lag)
+        deltas.append((text[sent:upto], ids[begin:end]))
+        sent = upto
+    whole = run(AnswerStream(TOKENS), [(text, ids)])
+    assert plain(run(AnswerStream(TOKENS), deltas)) == plain(whole)
+    assert plain(whole) == ("a <|end_message|> typed", "b <|", [("f", '{"n":"5"}')])
+
+
+@pytest.mark.parametrize(
+    ("calls", "content", "sent"),
+    [
+        (Calls.SENT, "b <|", [("f", '{"n":"5"}')]),
+        (Calls.SHOWN, "b <|" + PAYLOAD, []),
+        (Calls.DROPPED, "b <|", []),
+    ],
+)
+def test_what_becomes_of_a_call(calls: Calls, content: str, sent: list[tuple[str, str]]):
+    ids = ids_of(ANSWER)
+    news = run(AnswerStream(TOKENS, calls=calls), [(decode(ids), ids)])
+    assert plain(news)[1:] == (content, sent)
+
+
+def test_without_ids_text_alone_is_read():
+    """Then what is typed counts as the marker: the thought ends early."""
+    news = run(AnswerStream(TOKENS), [(letter, []) for letter in decode(ids_of(ANSWER))])
+    assert (news.reasoning, news.calls[0].name) == ("a ", "f")
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ([Marker.MESSAGE_MODEL, Marker.CONTENT_THINKING], ("go on", "")),
+        ([Marker.MESSAGE_MODEL, Marker.CONTENT_THINKING, "so "], ("go on", "")),
+        ([Marker.MESSAGE_MODEL, Marker.CONTENT_TEXT], ("", "go on")),
+        ([Marker.MESSAGE_USER, Marker.CONTENT_THINKING, Marker.END_MESSAGE,
+          Marker.MESSAGE_MODEL], ("", "go on")),
+        ([], ("", "go on")),
+    ],
+)  # fmt: skip
+def test_a_prompt_says_which_block_is_open(prompt, expected, has_ids: bool):
+    ids = ids_of(["go on", Marker.END_MESSAGE])
+    stream = AnswerStream(TOKENS, ids_of(prompt))
+    news = run(stream, [(decode(ids), ids if has_ids else [])])
+    assert (news.reasoning, news.content) == expected
+
+
+def test_coercion_gives_the_same_streamed_and_whole():
+    ids = ids_of(ANSWER)
+    deltas = [(decode([token]), [token]) for token in ids]
+    streamed = run(AnswerStream(TOKENS, coerce_to=TOOLS), deltas)
+    whole = run(AnswerStream(TOKENS, coerce_to=TOOLS), [(decode(ids), ids)])
+    assert plain(streamed) == plain(whole)
+    assert plain(whole)[2] == [("f", '{"n": 5}')]
+
+
+def test_no_news_is_false():
+    assert not AnswerStream(TOKENS).feed("", [])
+    assert not AnswerStream(TOKENS).finish()
