@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from inkling_core.checkpoint import load_decoder
 from inkling_core.conv_state import ConvLayout, ConvPlan, Stream
 from inkling_core.conv_state.conformance import ConvStoreConformance
+from inkling_core.kv_cache import TensorKVCache
+from inkling_core.layers.context import Caches
+from inkling_core.model import Decoder
 from inkling_core.serving.conv_rows import LayerConvStore
 from inkling_core.serving.pages import PageLayout, cut_pages
 from inkling_core.step import Step
+from inkling_core.weights.tiny import make_tiny
 
 LAYOUT = ConvLayout(4, (2, 2, 3, 3))
 
@@ -75,3 +80,32 @@ def test_padding_rows_are_left_out(dtype):
         assert not store.exchange(0, stream, x_TC, plan).any()
     assert torch.equal(store.rows[0][3, -1], torch.full((10,), 2.0, dtype=dtype))
     assert not store.rows[0][3, :2].any()
+
+
+def chunked_logits(decoder: Decoder, row_dtype: torch.dtype) -> torch.Tensor:
+    """Logits of 150 tokens in chunks of 7, so that almost every token reads a row soon before."""
+    config, block = decoder.config, 16
+    layout = ConvLayout.from_config(config)
+    caches = Caches(
+        TensorKVCache.allocate(config, 12, block, decoder.dtype),
+        LayerConvStore.allocate(layout, config.num_hidden_layers, 12, row_dtype),
+    )
+    ids_T = torch.randint(0, 256, (150,), generator=torch.Generator().manual_seed(2))
+    parts = []
+    for start in range(0, 150, 7):
+        chunk_T = ids_T[start : start + 7]
+        step = Step.single(len(chunk_T), start, range(1, 12), block)
+        parts.append(decoder.logits(decoder(chunk_T, step, caches)).float())
+    return torch.cat(parts)
+
+
+def test_rows_in_the_model_dtype_lose_nothing_and_narrower_ones_do(tmp_path):
+    """The choice behind `conv_dtype: auto`: a row holds what the layer computed, unrounded."""
+    make_tiny(tmp_path / "tiny")
+    half = load_decoder(tmp_path / "tiny", dtype=torch.bfloat16)
+    full = load_decoder(tmp_path / "tiny", dtype=torch.float32)
+    assert torch.equal(chunked_logits(half, torch.bfloat16), chunked_logits(half, torch.float32))
+    exact = chunked_logits(full, torch.float32)
+    error = (chunked_logits(full, torch.bfloat16) - exact).abs().max()
+    print(f"float32 model, bfloat16 rows: largest logit error {error:.4f}, std {exact.std():.2f}")
+    assert error > 1e-4
