@@ -69,6 +69,18 @@ def test_history_is_not_changed_by_later_exchanges():
     assert torch.equal(history, kept)
 
 
+def test_a_layer_with_fewer_kv_heads_uses_the_first_channels():
+    wide, narrow = (LayerConvStore.allocate(LAYOUT, 1, 9) for _ in range(2))
+    for context, count in ((0, 3), (3, 2)):
+        plan = plan_of([count], [context], [[2, 6]])
+        for stream in Stream:
+            x_TC = torch.randn(count, LAYOUT.widths[stream])
+            used = 1 if stream in (Stream.K, Stream.V) else LAYOUT.widths[stream]
+            full = wide.exchange(0, stream, x_TC, plan)
+            part = narrow.exchange(0, stream, x_TC[:, :used], plan)
+            assert torch.equal(part, full[:, :, :used])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 def test_padding_rows_are_left_out(dtype):
     store = LayerConvStore.allocate(LAYOUT, 1, 9, dtype)

@@ -163,7 +163,8 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from inkling_core.weights.tiny import make_tiny
 
     path = tmp_path_factory.mktemp("checkpoint") / "tiny"
-    make_tiny(path, {"max_position_embeddings": 4096}, tokenizer=True)
+    shape = {"max_position_embeddings": 4096, "swa_num_key_value_heads": 4}  # global layers: 2
+    make_tiny(path, shape, tokenizer=True)
     tensors = load_file(path / "model.safetensors")
     tensors["model.llm.embed.weight"][POISON] = torch.nan
     save_file(tensors, path / "model.safetensors", {"format": "pt"})
