@@ -206,7 +206,7 @@ def _reason(tail: Sequence[str]) -> str:
     return next((f": {told}" for pattern, told in REASONS if re.search(pattern, text)), "")
 
 
-QUESTIONS = ("12+7=?", "34+58=?")
+QUESTIONS = {"12+7=?": "none", "34+58=?": "high"}  # question -> thinking effort
 
 
 def demo(once: bool) -> int:
@@ -224,8 +224,8 @@ def demo(once: bool) -> int:
         )
     try:
         _wait_until_ready(server, url, log)
-        for question in QUESTIONS:
-            _ask(url, question)
+        for question, effort in QUESTIONS.items():
+            _ask(url, question, effort)
         say(f"all of it took {time.monotonic() - started:.0f} s")
         if not once and sys.stdin.isatty() and sys.stdout.isatty():
             say(f"serving at {url}/v1 until Ctrl-C. Another terminal can ask:\n{_curl(url)}")
@@ -267,10 +267,10 @@ def _healthy(url: str) -> bool:
         return False
 
 
-def _ask(url: str, question: str) -> None:
+def _ask(url: str, question: str, effort: str) -> None:
     """One chat request; prints question, answer and time."""
     messages = [{"role": "user", "content": question}]
-    body = {"messages": messages, "temperature": 0, "max_tokens": 256}
+    body = {"messages": messages, "reasoning_effort": effort, "temperature": 0, "max_tokens": 256}
     request = urllib.request.Request(
         f"{url}/v1/chat/completions",
         json.dumps(body).encode(),
@@ -289,7 +289,7 @@ def _ask(url: str, question: str) -> None:
 
 
 def _curl(url: str) -> str:
-    body = json.dumps({"messages": [{"role": "user", "content": QUESTIONS[0]}]})
+    body = json.dumps({"messages": [{"role": "user", "content": "12+7=?"}]})
     return f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
 
 
