@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from inkling_core.conv_state import ConvLayout, Stream
+from inkling_core.conv_state import ConvLayout
 from inkling_core.conv_state.conformance import MiniEngine, Request, TokenSequence
 from inkling_core.conv_state.conformance.replay import hit_depths
 from inkling_core.conv_state.conformance.schedules import Scenario, engine_for, steps
@@ -27,27 +27,24 @@ def drawn(count):
 
 
 def test_history_by_hand():
-    x_PC = torch.arange(1.0, 6.0)[:, None]
-    assert history(x_PC, 0, 4).flatten().tolist() == [0, 0, 0]
-    assert history(x_PC, 2, 4).flatten().tolist() == [0, 1, 2]
-    assert history(x_PC, 5, 4).flatten().tolist() == [3, 4, 5]
+    x_SC = torch.arange(1.0, 6.0)[:, None]
+    assert history(x_SC, 0, 4).flatten().tolist() == [0, 0, 0]
+    assert history(x_SC, 2, 4).flatten().tolist() == [0, 1, 2]
+    assert history(x_SC, 5, 4).flatten().tolist() == [3, 4, 5]
 
 
 def test_inputs_agree_on_a_shared_prefix_and_differ_after_it_everywhere():
     stem = TokenSequence(range(20))
     other = branch(stem, 12, [99, *range(13, 20)])
     for layer in range(2):
-        for stream in Stream:
-            a_PC, b_PC = (s.raw_inputs(LAYOUT, layer, stream) for s in (stem, other))
-            assert torch.equal(a_PC[:12], b_PC[:12])
-            assert (a_PC[12:] != b_PC[12:]).all()
+        a_SC, b_SC = (s.raw_inputs(LAYOUT, layer) for s in (stem, other))
+        assert torch.equal(a_SC[:12], b_SC[:12])
+        assert (a_SC[12:] != b_SC[12:]).all()
 
 
 def test_inputs_differ_by_layer_stream_channel_and_position():
     sequence = TokenSequence(range(50))
-    values = torch.cat(
-        [sequence.raw_inputs(LAYOUT, layer, s) for layer in (0, 1) for s in Stream], 1
-    )
+    values = torch.cat([sequence.raw_inputs(LAYOUT, layer) for layer in (0, 1)], dim=1)
     assert values.unique().numel() == values.numel() == 50 * 20
     assert values.min() >= -1 and values.max() < 1 and 0.5 < values.std() < 0.65
 

@@ -31,7 +31,7 @@ class TestViewsIntoBf16Pages(ConvStoreConformance[TensorConvStore]):
         page = KEYS_BEFORE_ROWS + layout.history * layout.width + 2
         shape = (num_blocks, page)
         pages = [torch.full(shape, float("nan"), dtype=self.x_dtype) for _ in range(num_layers)]
-        rows = [page_BE[:, KEYS_BEFORE_ROWS:-2].unflatten(1, layout.row_shape) for page_BE in pages]
+        rows = [page_PE[:, KEYS_BEFORE_ROWS:-2].unflatten(1, layout.row_shape) for page_PE in pages]
         return TensorConvStore(rows, layout)
 
     def rows(self, store, layer):
@@ -39,13 +39,13 @@ class TestViewsIntoBf16Pages(ConvStoreConformance[TensorConvStore]):
 
 
 def test_writes_through_a_view_stay_inside_it():
-    page_BE = torch.zeros(4, KEYS_BEFORE_ROWS + 30 + 2)
-    store = TensorConvStore([page_BE[:, KEYS_BEFORE_ROWS:-2].unflatten(1, (3, 10))], LAYOUT)
+    page_PE = torch.zeros(4, KEYS_BEFORE_ROWS + 30 + 2)
+    store = TensorConvStore([page_PE[:, KEYS_BEFORE_ROWS:-2].unflatten(1, (3, 10))], LAYOUT)
     plan = ConvPlan.from_step(Step.single(9, 0, [3, 1, 2], 4), taps=4)
     for stream in Stream:
         store.exchange(0, stream, torch.ones(9, LAYOUT.widths[stream]), plan)
-    assert page_BE[1:, KEYS_BEFORE_ROWS:-2].eq(1).all()
-    assert page_BE.sum() == 3 * 30
+    assert page_PE[1:, KEYS_BEFORE_ROWS:-2].eq(1).all()
+    assert page_PE.sum() == 3 * 30
 
 
 class CountCalls(TorchDispatchMode):

@@ -43,6 +43,8 @@ cannot move before its writes; but when `reads_within_step` is False no late rea
 this step writes, and every layer's history may be gathered up front in one go (decode steps are of
 this kind). `exchange` is called once per layer and stream of a step, layers rising and streams in
 their order, so that an implementation may gather at the first call and write at the last.
+
+In this module's suffixes P counts the rows that are read and R the rows that are written.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Replay:
         self.poisoned: set[TokenSequence] = set()
         self.counts: Counter[str] = Counter()
         self.rows = rows
-        self._inputs: dict[tuple[TokenSequence, int, Stream], Tensor] = {}
+        self._inputs: dict[tuple[TokenSequence, int], Tensor] = {}
         for layer in range(num_layers):
             real = rows(layer)[NULL_BLOCK + 1 :]
             assert real.isnan().all(), f"rows of layer {layer} must be NaN before the first step"
@@ -66,73 +66,78 @@ class Replay:
         before = [self.rows(layer).cpu().clone() for layer in range(self.num_layers)]
         returned = []
         for layer in range(self.num_layers):
+            wanted_QJC = self._histories(layer, parts)
             for stream in Stream:
-                returned.append((layer, stream, self._exchange(layer, stream, parts, plan, step)))
-        for layer, stream, history_QJC in returned:
-            self._check_history(layer, stream, parts, history_QJC, "after the whole step")
-        for layer, rows_BJC in enumerate(before):
-            self._check_rows(layer, parts, rows_BJC)
+                x_TC = self._packed(layer, stream, parts, step)
+                given_TC = x_TC.to(self.device, copy=True)
+                history_QJC = self.store.exchange(layer, stream, given_TC, plan)
+                where = f"{self._where(layer)}, {stream.name}"
+                _same(given_TC.cpu(), x_TC, f"{where}: the given inputs were changed")
+                channels = self.layout.channels(stream)
+                self._check_history(where, parts, history_QJC, wanted_QJC[:, :, channels])
+                returned.append((where, history_QJC, history_QJC.cpu().clone()))
+        for where, history_QJC, was_QJC in returned:
+            _same(history_QJC.cpu(), was_QJC, f"{where}: the history changed later in the step")
+        for layer, rows_PJC in enumerate(before):
+            self._check_rows(layer, parts, rows_PJC)
         self._count(parts, plan, padding)
 
-    def inputs(self, sequence: TokenSequence, layer: int, stream: Stream) -> Tensor:
-        """x_PC of all positions, in the dtype that the model would hand over."""
-        key = (sequence, layer, stream)
+    def inputs(self, sequence: TokenSequence, layer: int) -> Tensor:
+        """x_SC of all positions and packed streams, in the dtype that the model would hand over."""
+        key = (sequence, layer)
         if key not in self._inputs:
-            x_PC = sequence.raw_inputs(self.layout, layer, stream)
-            x_PC = torch.full_like(x_PC, NAN) if sequence in self.poisoned else x_PC
-            self._inputs[key] = x_PC.to(self.x_dtype)
+            x_SC = sequence.raw_inputs(self.layout, layer)
+            x_SC = torch.full_like(x_SC, NAN) if sequence in self.poisoned else x_SC
+            self._inputs[key] = x_SC.to(self.x_dtype)
         return self._inputs[key]
 
-    def _exchange(
-        self, layer: int, stream: Stream, parts: Sequence[Scheduled], plan: ConvPlan, step: Step
-    ) -> Tensor:
+    def _packed(self, layer: int, stream: Stream, parts: Sequence[Scheduled], step: Step) -> Tensor:
+        """x_TC as a layer would hand it over; NaN in the padding."""
+        channels = self.layout.channels(stream)
         x_TC = torch.full((len(step.positions_T), self.layout.widths[stream]), NAN)
         x_TC = x_TC.to(self.x_dtype)
         for part, start in zip(parts, step.starts, strict=False):
             new = slice(part.context, part.context + part.length)
-            x_TC[start : start + part.length] = self.inputs(part.sequence, layer, stream)[new]
-        given_TC = x_TC.to(self.device, copy=True)
-        history_QJC = self.store.exchange(layer, stream, given_TC, plan)
-        _same(given_TC.cpu(), x_TC, f"layer {layer} {stream.name}: the given inputs were changed")
-        self._check_history(layer, stream, parts, history_QJC, "when returned")
-        return history_QJC
+            x_TC[start : start + part.length] = self.inputs(part.sequence, layer)[new, channels]
+        return x_TC
+
+    def _histories(self, layer: int, parts: Sequence[Scheduled]) -> Tensor:
+        """Packed histories [Q, J, width] by dense recomputation, as the rows' dtype holds them."""
+        wanted_QJC = torch.zeros(len(parts), *self.layout.row_shape)
+        for q, part in enumerate(parts):
+            wanted_QJC[q] = history(
+                self.inputs(part.sequence, layer), part.context, self.layout.taps
+            )
+        return wanted_QJC.to(self.rows(layer).dtype)
 
     def _check_history(
-        self, layer: int, stream: Stream, parts: Sequence[Scheduled], got_QJC: Tensor, when: str
+        self, where: str, parts: Sequence[Scheduled], got_QJC: Tensor, wanted_QJC: Tensor
     ) -> None:
-        shape = (len(parts), self.layout.history, self.layout.widths[stream])
-        assert tuple(got_QJC.shape) == shape, f"history is {tuple(got_QJC.shape)}, must be {shape}"
-        dtype = self.rows(layer).dtype
-        assert got_QJC.dtype == dtype, f"history is {got_QJC.dtype}, the rows are {dtype}"
-        for got_JC, part in zip(got_QJC.cpu(), parts, strict=True):
-            wanted_JC = history(
-                self.inputs(part.sequence, layer, stream).float(), part.context, self.layout.taps
-            )
-            what = f"history of {stream.name} at position {part.context} {when}"
-            _same(got_JC, wanted_JC.to(got_JC.dtype), self._where(layer, part, what))
+        got, wanted = ((*t.shape, t.dtype) for t in (got_QJC, wanted_QJC))
+        assert got == wanted, f"{where}: history is {got}, must be {wanted}"
+        wrong_Q = (~_equal(got_QJC.cpu(), wanted_QJC)).flatten(1).any(dim=1)
+        wrong = [(parts[q].context, parts[q].table) for q in wrong_Q.nonzero().flatten().tolist()]
+        assert not wrong, (
+            f"{where}: history differs from the dense recomputation for (position, blocks) {wrong}"
+        )
 
-    def _check_rows(self, layer: int, parts: Sequence[Scheduled], before_BJC: Tensor) -> None:
-        wanted_BJC = before_BJC
+    def _check_rows(self, layer: int, parts: Sequence[Scheduled], before_PJC: Tensor) -> None:
+        wanted_PJC = before_PJC
         for part in parts:
+            x_SC = self.inputs(part.sequence, layer)
             end = part.context + part.length
             for index in range(part.context // self.block_size, -(-end // self.block_size)):
                 newest = min((index + 1) * self.block_size, end)
-                for stream in Stream:
-                    x_PC = self.inputs(part.sequence, layer, stream).float()
-                    wanted_JC = history(x_PC, newest, self.layout.taps)
-                    channels = self.layout.channels(stream)
-                    wanted_BJC[part.table[index], :, channels] = wanted_JC.to(wanted_BJC.dtype)
-        wrong_B = (~_equal(self.rows(layer).cpu(), wanted_BJC)).flatten(1).any(dim=1)
-        wrong_B[NULL_BLOCK] = False  # absorbs padding, holds anything
-        where = f"step {self.counts['steps']}, layer {layer}"
-        blocks = wrong_B.nonzero().flatten().tolist()
-        assert not blocks, f"{where}: rows of blocks {blocks} differ from the dense recomputation"
-
-    def _where(self, layer: int, part: Scheduled, what: str) -> str:
-        return (
-            f"step {self.counts['steps']}, layer {layer}, blocks {part.table}: {what} differs "
-            "from the dense recomputation"
+                wanted_PJC[part.table[index]] = history(x_SC, newest, self.layout.taps)
+        wrong_P = (~_equal(self.rows(layer).cpu(), wanted_PJC)).flatten(1).any(dim=1)
+        wrong_P[NULL_BLOCK] = False  # absorbs padding, holds anything
+        blocks = wrong_P.nonzero().flatten().tolist()
+        assert not blocks, (
+            f"{self._where(layer)}: rows of blocks {blocks} differ from the dense recomputation"
         )
+
+    def _where(self, layer: int) -> str:
+        return f"step {self.counts['steps']}, layer {layer}"
 
     def _count(self, parts: Sequence[Scheduled], plan: ConvPlan, padding: int) -> None:
         self.counts["steps"] += 1

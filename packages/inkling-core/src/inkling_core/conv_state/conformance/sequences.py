@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from inkling_core.conv_state.layout import ConvLayout, Stream
+from inkling_core.conv_state.layout import ConvLayout
 
 _WORD = (1 << 61) - 1  # a prime: prefix hashes stay far from int64's sign bit
 
@@ -34,27 +34,26 @@ class TokenSequence:
         for token in self.tokens:
             prefix = (prefix * 1_000_003 + token + 1) % _WORD
             self.hashes.append(prefix)
-        self._hashes_P = torch.tensor(self.hashes, dtype=torch.int64)
+        self._hashes_S = torch.tensor(self.hashes, dtype=torch.int64)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def raw_inputs(self, layout: ConvLayout, layer: int, stream: Stream) -> Tensor:
-        """x_PC float32 [positions, channels of the stream], values in [-1, 1)."""
-        first = layer * layout.width + layout.offsets[stream] + 1
-        codes_C = torch.arange(first, first + layout.widths[stream])
-        mixed_PC = self._hashes_P[:, None] * (2 * codes_C + 1) * 0x9E3779B97F4A7C1  # wraps: wanted
-        mixed_PC = (mixed_PC ^ (mixed_PC >> 29)) * 0x5851F42D4C957F2D
-        return ((mixed_PC >> 40) & 0xFFFFFF).float() / (1 << 23) - 1.0
+    def raw_inputs(self, layout: ConvLayout, layer: int) -> Tensor:
+        """x_SC float32 [positions, packed width of all streams], values in [-1, 1)."""
+        codes_C = torch.arange(layout.width) + layer * layout.width + 1
+        mixed_SC = self._hashes_S[:, None] * (2 * codes_C + 1) * 0x9E3779B97F4A7C1  # wraps: wanted
+        mixed_SC = (mixed_SC ^ (mixed_SC >> 29)) * 0x5851F42D4C957F2D
+        return ((mixed_SC >> 40) & 0xFFFFFF).float() / (1 << 23) - 1.0
 
 
-def history(x_PC: Tensor, position: int, taps: int) -> Tensor:
+def history(x_SC: Tensor, position: int, taps: int) -> Tensor:
     """The taps - 1 inputs before `position`, oldest first; zeros where there is no position."""
-    history_JC = torch.zeros(taps - 1, x_PC.shape[1])
+    history_JC = torch.zeros(taps - 1, x_SC.shape[1])
     for j in range(taps - 1):
         source = position - (taps - 1) + j
         if source >= 0:
-            history_JC[j] = x_PC[source]
+            history_JC[j] = x_SC[source]
     return history_JC
 
 
