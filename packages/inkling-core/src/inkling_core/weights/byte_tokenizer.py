@@ -27,16 +27,9 @@ def write_byte_tokenizer(folder: Path, vocab_size: int) -> None:
     needed = max(SPECIAL_IDS.values()) + 1
     if vocab_size < needed:
         raise ValueError(f"unpadded_vocab_size = {vocab_size}: a byte tokenizer needs {needed}")
+    plain = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
     added = [
-        {
-            "id": token,
-            "content": name,
-            "special": True,
-            "normalized": False,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-        }
+        {"id": token, "content": name, "special": True, **plain}
         for name, token in SPECIAL_IDS.items()
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
