@@ -82,7 +82,7 @@ def transformers_style() -> dict[str, Any]:
 
 
 def transformers_config_module() -> Any:
-    """The reference's configuration; 5.19 still reads the published expert width as the dense one."""
+    """The reference configuration; 5.19 reads the published expert width as the dense one."""
     pytest.importorskip(
         "transformers", minversion="5.24", reason="needs transformers 5.24 (environment ref)"
     )
