@@ -42,7 +42,9 @@ and used by every layer and stream. A layer's inputs exist only when that layer 
 cannot move before its writes; but when `reads_within_step` is False no late read names a row that
 this step writes, and every layer's history may be gathered up front in one go (decode steps are of
 this kind). `exchange` is called once per layer and stream of a step, layers rising and streams in
-their order, so that an implementation may gather at the first call and write at the last.
+their order, so that an implementation may gather at the first call and write at the last. A back
+end with static shapes pads the plan's index tensors with block 0 (R6 allows those writes) and
+throws away what it reads there.
 
 In this module's suffixes P counts the rows that are read and R the rows that are written.
 """

@@ -8,7 +8,7 @@
 
 sequences.py knows what every history must be, by recomputation; engine.py plays a scheduler with a
 prefix cache; replay.py drives a store through steps and compares bit for bit; suite.py holds the
-tests. Needs pytest and hypothesis, which nothing else in this package does.
+tests. Needs pytest and hypothesis (the extra `conformance`), which nothing else here does.
 """
 
 from inkling_core.conv_state.conformance.engine import MiniEngine, Request, Scheduled
