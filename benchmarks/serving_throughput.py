@@ -1,6 +1,6 @@
 """Decode speed of the served engine beside HF transformers, as ratios, on the same cores.
 
-    python benchmarks/serving_throughput.py [--threads 2] [--rounds 3] [--tokens 48]
+    python benchmarks/serving_throughput.py [--threads 2] [--transformers-python PY]
 
 One run does all of it: makes a mid-size random Inkling (hidden 512, 12 layers, 32 experts, bf16),
 starts the server and, in a process without vLLM, transformers; checks that both compute the same
@@ -10,6 +10,9 @@ speed unless the check passed. A rate counts tokens after the first: prefill is 
     parity    float32: decoder with the CPU back end against transformers, largest logit difference
               bf16: the served answer under transformers, mean difference of the tokens' logprobs
     rates     1 stream; 8 streams at once; transformers: one, a batch of 8 equal lengths, 8 in turn
+
+transformers' Inkling needs scipy, which the serving environment lacks: name another environment's
+interpreter with --transformers-python, or install scipy there.
 
 Not a load generator and not a statement about other machines or sizes.
 """
@@ -68,10 +71,10 @@ def prompts() -> list[list[int]]:
 class Transformers:
     """The other side: a child process that answers one JSON line per question."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
+    def __init__(self, python: str, folder: Path, threads: int) -> None:
         script = str(Path(__file__).with_name("transformers_decode.py"))
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, str(folder), str(threads)],
+            [python, "-W", "ignore", script, str(folder), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -218,6 +221,7 @@ def main() -> None:
     """See the module docstring. Exit status 1 when a ratio is below its target."""
     parser = argparse.ArgumentParser(description="served engine beside transformers")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--transformers-python", default=sys.executable)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=48)
     options = parser.parse_args()
@@ -229,7 +233,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "mid"
         make_tiny(folder, MID, dtype=torch.bfloat16, tokenizer=True)
-        other = Transformers(folder, options.threads)
+        other = Transformers(options.transformers_python, folder, options.threads)
         try:
             with served(folder, options.threads):
                 check_parity(folder, other, options.tokens)

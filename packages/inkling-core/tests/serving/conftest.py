@@ -167,6 +167,8 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_tiny(path, shape, tokenizer=True)
     tensors = load_file(path / "model.safetensors")
     tensors["model.llm.embed.weight"][POISON] = torch.nan
+    unembed_VD = tensors["model.llm.unembed.weight"]
+    unembed_VD[POISON] = unembed_VD[:POISON].mean(0)  # an average logit, so it is never chosen
     save_file(tensors, path / "model.safetensors", {"format": "pt"})
     return path
 
