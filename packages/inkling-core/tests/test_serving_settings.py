@@ -94,11 +94,31 @@ def test_argument_list_says_every_setting_and_no_secret():
     assert "--no-enable-prefix-caching" in arguments(resolved(prefix_caching=False))
 
 
+def test_parsers_and_logs_reach_the_argument_list():
+    from inkling_core.serving.server import arguments
+
+    usual = arguments(resolved())
+    pairs = dict(pairwise(usual))
+    assert pairs["--reasoning-parser"] == pairs["--tool-call-parser"] == "inkling_py"
+    assert "--enable-auto-tool-choice" in usual
+    assert not {"--enable-log-requests", "--disable-log-stats"} & set(usual)
+    bare = arguments(resolved(parsers="none", log_requests=True, log_stats=False))
+    assert {"--enable-log-requests", "--disable-log-stats"} <= set(bare)
+    left_out = {"--reasoning-parser", "--tool-call-parser", "--enable-auto-tool-choice"}
+    assert not left_out & set(bare)
+
+
+@pytest.mark.parametrize("effort", [-0.1, 1.0, float("nan")])
+def test_a_default_effort_out_of_range_is_refused(effort):
+    with pytest.raises(ValueError, match="default_effort"):
+        ServeSettings(default_effort=effort)
+
+
 def test_environment_carries_settings_key_and_threads():
     from inkling_core.serving.server import prepare_environment
 
     environ: dict[str, str] = {}
-    settings = resolved(api_key="open-sesame", threads=3)
+    settings = resolved(api_key="open-sesame", threads=3, default_effort=0.25, log_stats=False)
     prepare_environment(settings, environ)
     assert ServeSettings.from_environment(environ) == settings
     assert environ["VLLM_API_KEY"] == "open-sesame"

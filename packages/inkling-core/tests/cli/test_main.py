@@ -20,6 +20,8 @@ MISTAKES = [
     ("serve modl=nano", "did you mean 'model'?"),
     ("serve preset=smok", "did you mean 'smoke'?"),
     ("serve dtype=flot32", "did you mean 'float32'?"),
+    ("serve log_level=DEBGU", "did you mean 'DEBUG'?"),
+    ("serve parsers=non", "did you mean 'none'?"),
     ("serve +foo=1", "no setting 'foo'"),
     ("serve prefix_caching=maybe", "prefix_caching: Value 'maybe'"),
     ("serve model=inkling", "missing checkpoint=..."),

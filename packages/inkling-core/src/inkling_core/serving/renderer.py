@@ -12,6 +12,7 @@ What it is not: a chat template, a parser of answers, or middleware.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from vllm.config import VllmConfig
@@ -22,7 +23,8 @@ from vllm.renderers.params import ChatParams, TokenizeParams
 from vllm.tokenizers.hf import HfTokenizer
 from vllm.utils.async_utils import make_async
 
-from inkling_parsers.effort import effort_from_request
+from inkling_core.serving.settings import ServeSettings
+from inkling_parsers.effort import DEFAULT_EFFORT, effort_from_request
 from inkling_parsers.render import Rendered, plain_encoder, render
 
 REFUSED_MEDIA = ("image", "audio")
@@ -38,6 +40,7 @@ class InklingRenderer(BaseRenderer[HfTokenizer]):
         self._encode = plain_encoder(
             lambda text: loaded.encode(text, add_special_tokens=False), self._special_ids
         )
+        self._default_effort = ServeSettings.from_environment(os.environ).default_effort
         self._prompt_ids_async = make_async(self._prompt_ids, executor=self._executor)
 
     def render_messages(self, messages: list[Any], params: ChatParams) -> tuple[list[Any], Any]:
@@ -52,9 +55,9 @@ class InklingRenderer(BaseRenderer[HfTokenizer]):
         return _conversation(messages), parse_dec_only_prompt(ids)
 
     def _prompt_ids(self, messages: list[Any], params: ChatParams) -> list[int]:
-        return render_request(messages, params.chat_template_kwargs or {}).ids(
-            self._encode, self._special_ids
-        )
+        options = params.chat_template_kwargs or {}
+        rendered = render_request(messages, options, self._default_effort)
+        return rendered.ids(self._encode, self._special_ids)
 
     def _tokenize_singleton_prompt(self, prompt: Any, params: TokenizeParams) -> Any:
         return self._refuse_overflow(super()._tokenize_singleton_prompt(prompt, params), params)
@@ -77,7 +80,9 @@ class InklingRenderer(BaseRenderer[HfTokenizer]):
         return prompt
 
 
-def render_request(messages: list[Any], options: dict[str, Any]) -> Rendered:
+def render_request(
+    messages: list[Any], options: dict[str, Any], default_effort: float = DEFAULT_EFFORT
+) -> Rendered:
     """The prompt of a chat request. `options`: its chat_template_kwargs, vLLM's own merged in.
 
     Raises RenderError (a ValueError) naming the message and field that have no rendering.
@@ -90,7 +95,7 @@ def render_request(messages: list[Any], options: dict[str, Any]) -> Rendered:
     return render(
         messages,
         tools=options.get("tools"),
-        effort=effort_from_request({"chat_template_kwargs": options}),
+        effort=effort_from_request({"chat_template_kwargs": options}, default=default_effort),
         add_generation_prompt=options.get("add_generation_prompt", True),
         refuse_media=REFUSED_MEDIA,
     )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inkling_core.embedded import EMBEDDED, checkpoint_folder
-from inkling_core.serving.paths import PARSERS, SCHEDULER_PATH
+from inkling_core.serving.paths import SCHEDULER_PATH
 from inkling_core.serving.settings import ServeSettings
 
 MIB = 2**20
@@ -135,17 +135,22 @@ def arguments(settings: ServeSettings) -> list[str]:
         "--max-num-batched-tokens": settings.max_num_batched_tokens,
         "--tensor-parallel-size": settings.tensor_parallel,
         "--scheduler-cls": SCHEDULER_PATH,
-        "--reasoning-parser": PARSERS,
-        "--tool-call-parser": PARSERS,
         "--shutdown-timeout": settings.drain_seconds,
         "--uvicorn-log-level": settings.log_level.lower(),
     }
     flags = [
         "--enforce-eager",  # the decoder is plain torch; inductor would add half a minute
-        "--enable-auto-tool-choice",
         "--enable-prefix-caching" if settings.prefix_caching else "--no-enable-prefix-caching",
         "--enable-chunked-prefill",
     ]
+    if settings.parsers != "none":
+        parsers = {"--reasoning-parser": settings.parsers, "--tool-call-parser": settings.parsers}
+        values = {**values, **parsers}
+        flags.append("--enable-auto-tool-choice")
+    if settings.log_requests:
+        flags.append("--enable-log-requests")
+    if not settings.log_stats:
+        flags.append("--disable-log-stats")
     listed = [text for name, value in values.items() for text in (name, str(value))]
     return [*listed, *flags, *settings.extra_args]
 

@@ -20,6 +20,9 @@ SECRETS = frozenset({"api_key"})  # never on a command line, never in a log
 DTYPES = ("auto", "float32", "bfloat16")
 CONV_DTYPES = ("auto", "float32", "bfloat16")
 BACKENDS = ("cpu", "reference")
+PARSERS = ("inkling_py", "none")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MAX_EFFORT = 0.99
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class ServeSettings:
     tensor_parallel: worker processes that share every layer.
     threads: CPU threads of each worker; None is every core this process may use.
     drain_seconds: how long SIGTERM lets running requests finish.
+    parsers: who takes answers apart: `inkling_py`, or `none` for answers as one text.
+    default_effort: thinking effort, 0 to 0.99, of requests that do not say one.
+    log_requests: log each request.
+    log_stats: log throughput and cache use every ten seconds.
     log_level: least severe of the server's messages to show, for example DEBUG or WARNING.
     extra_args: more arguments for vLLM's own server, verbatim, last.
     """
@@ -64,6 +71,10 @@ class ServeSettings:
     tensor_parallel: int = 1
     threads: int | None = None
     drain_seconds: int = 30
+    parsers: str = "inkling_py"
+    default_effort: float = 0.9
+    log_requests: bool = False
+    log_stats: bool = True
     log_level: str = "INFO"
     extra_args: tuple[str, ...] = ()
 
@@ -71,6 +82,10 @@ class ServeSettings:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("conv_dtype", self.conv_dtype, CONV_DTYPES)
         _check_choice("backend", self.backend, BACKENDS)
+        _check_choice("parsers", self.parsers, PARSERS)
+        _check_choice("log_level", self.log_level, LOG_LEVELS)
+        if not 0 <= self.default_effort <= MAX_EFFORT:  # written so that NaN fails too
+            raise ValueError(f"default_effort={self.default_effort} must lie in 0..{MAX_EFFORT}")
         for name in ("kv_cache_mib", "block_size", "max_num_seqs", "tensor_parallel"):
             _check_at_least(name, getattr(self, name), 1)
         _check_at_least("drain_seconds", self.drain_seconds, 0)
@@ -155,6 +170,11 @@ def _from_text(name: str, text: str, hint: str) -> Any:
             return int(text)
         except ValueError:
             raise ValueError(f"{PREFIX}{name.upper()}={text!r} must be an integer") from None
+    if "float" in hint:
+        try:
+            return float(text)
+        except ValueError:
+            raise ValueError(f"{PREFIX}{name.upper()}={text!r} must be a number") from None
     return text
 
 
