@@ -1,10 +1,12 @@
-"""vLLM's scheduler plus two rules of ours.
+"""vLLM's scheduler plus three rules of ours.
 
 1. The pool must hold one request of `max_model_len` tokens beside the null block. vLLM's own
    start-up check forgets the null block, and a pool one block short would preempt its only
    request forever. Construction refuses, so the port never opens.
 2. A request whose logits are NaN ends with an error, alone. Its blocks leave the prefix cache
    before any later step could hit them; nobody else's tokens are touched.
+3. A JSON schema (or other grammar) on a raw completion holds from its first token. vLLM waits for
+   the end of reasoning, which the text of a completion without chat markers never announces.
 
 What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's.
 """
@@ -14,10 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 from vllm.logger import init_logger
+from vllm.tokenizers.registry import cached_tokenizer_from_config
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
 
 from inkling_core.serving.plan import check_pool
 
@@ -34,6 +38,16 @@ class InklingScheduler(Scheduler):
             self.block_size,
             self.vllm_config.model_config.max_model_len,
         )
+        tokenizer = cached_tokenizer_from_config(self.vllm_config.model_config)
+        self._special_ids = frozenset(tokenizer.get_added_vocab().values())
+
+    def add_request(self, request: Request) -> None:
+        """Marks raw completions as past any reasoning, then does what vLLM does."""
+        wanted = request.structured_output_request
+        raw = self._special_ids.isdisjoint(request.prompt_token_ids or ())
+        if wanted is not None and wanted.reasoning_ended is None and raw:
+            wanted.reasoning_ended = True
+        super().add_request(request)
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
