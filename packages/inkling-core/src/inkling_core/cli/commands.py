@@ -73,7 +73,7 @@ _ROWS = (
         "held-out accuracy per task of a nano model",
         "inkling_core.cli.settings:EvalSettings",
         "inkling_core.nano.eval:run",
-        ("inkling eval", "inkling eval cases=50 tasks=[sums,needles]"),
+        ("inkling eval", "inkling eval cases=50 tasks=[sum,needle]"),
     ),
     Command(
         "gates",
