@@ -24,6 +24,7 @@ with warnings.catch_warnings():
     else:
         import tokenizers
         import transformers
+        import vllm.parser.abstract_parser
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
         from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
         from vllm.parser.parser_manager import ParserManager
@@ -33,7 +34,7 @@ with warnings.catch_warnings():
 
         from inkling_parsers.adapters.vllm import register
 
-from inkling_parsers.markers import REQUIRED, Marker
+from inkling_parsers.markers import Marker
 
 Segments = Iterable[Sequence[str]]  # ("s", special token) or ("t", ordinary text)
 
@@ -71,10 +72,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
             show_progress=False,
         )
         raw.train_from_iterator([_CORPUS], trainer)
-        optional = (Marker.CONTENT_INVOKE_TOOL_TEXT, Marker.CONTENT_TOOL_ERROR, Marker.ENDOFTEXT)
-        roles = (Marker.MESSAGE_USER, Marker.MESSAGE_SYSTEM, Marker.MESSAGE_TOOL)
-        names = [marker.value for marker in (*REQUIRED, *optional, *roles)]
-        raw.add_special_tokens([*names, "<|unused_200033|>", "</s>"])
+        names = [marker.value for marker in Marker if marker is not Marker.UNNAMED]
+        raw.add_special_tokens([*names, "<|unused_200024|>", "<|unused_200033|>", "</s>"])
         fast = transformers.PreTrainedTokenizerFast(
             tokenizer_object=raw, eos_token=Marker.CONTENT_MODEL_END_SAMPLING.value
         )
@@ -180,8 +179,8 @@ class Server:
         """The same through `parse`."""
         parser = self.parser_cls(self.tokenizer, request.tools)
         deltas = list(self._texts(request, steps, stop))
-        if hasattr(parser, "set_prompt_token_ids"):
-            parser.set_prompt_token_ids(self.prompt)
+        if hasattr(vllm.parser.abstract_parser.Parser, "set_prompt_token_ids"):
+            parser.set_prompt_token_ids(self.prompt)  # as 0.32 and later do
         reasoning, content, calls = parser.parse(
             "".join(text for text, _, _ in deltas),
             request,

@@ -15,7 +15,7 @@ of it: the first one shows which. It never runs ahead. Not here: what a special 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 _SLACK = 2  # characters
@@ -52,8 +52,13 @@ class TokenText:
         self._at = 0  # everything before this offset of _text went out
         self._released = 0  # characters of the first run that went out already
 
-    def feed(self, text: str, ids: Iterable[int]) -> list[Piece]:
+    def feed(self, text: str, ids: Sequence[int]) -> list[Piece]:
         """The pieces that this delta settles, in order; adjacent text may come in several."""
+        if not self._closed and self._specials.keys().isdisjoint(ids):
+            # Most deltas: nothing is held, nothing is special.
+            self._open_run.extend(ids)
+            self._released += len(text)
+            return [Piece(None, text)] if text else []
         for token in ids:
             if token in self._specials:
                 length = len(self._decode(self._open_run)) if self._open_run else 0
