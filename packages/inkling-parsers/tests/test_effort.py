@@ -85,6 +85,21 @@ def test_two_decimals_without_trailing_zeros(text: str, value: float) -> None:
     assert effort_text(value) == f"Thinking effort level: {text}"
 
 
+@pytest.mark.parametrize(
+    ("served", "owner", "value"),
+    [
+        ("0.23", "0.22", 0.2254),
+        ("0.01", "0.02", 0.015),
+        ("0.87", "0.86", 0.8653),
+        ("1", "1", 0.996),
+    ],
+)
+def test_the_owner_rounds_twice(served: str, owner: str, value: float) -> None:
+    assert effort_text(value) == f"Thinking effort level: {served}"
+    messages = [{"role": "user", "content": "x"}]
+    assert f"level: {owner}<|" in render(messages, effort=value, flavor="owner").text
+
+
 @given(st.floats(min_value=0, max_value=0.99))
 def test_any_effort_in_range_keeps_its_value_to_two_decimals(value: float) -> None:
     shown = effort_text(resolve_effort(value)).removeprefix("Thinking effort level: ")

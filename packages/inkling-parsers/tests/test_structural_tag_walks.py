@@ -77,11 +77,15 @@ TOOLS = [
 
 
 @pytest.fixture(scope="module")
-def compiler() -> Any:
-    info = xgrammar.TokenizerInfo(
+def vocabulary() -> Any:
+    return xgrammar.TokenizerInfo(
         VOCABULARY, vocab_type=xgrammar.VocabType.RAW, stop_token_ids=list(TOKENS.stop_ids)
     )
-    return xgrammar.GrammarCompiler(info, max_threads=1)
+
+
+@pytest.fixture(scope="module")
+def compiler(vocabulary: Any) -> Any:
+    return xgrammar.GrammarCompiler(vocabulary, max_threads=1)
 
 
 def allowed_ids(matcher: Any, mask: Any) -> list[int]:
@@ -175,14 +179,13 @@ def test_auto_may_answer_or_call(compiler: Any) -> None:
     assert kinds == {"call", "text", "thinking"}
 
 
-def test_grammars_that_share_a_compiler_do_not_mix(compiler: Any) -> None:
+def test_grammars_that_share_a_compiler_do_not_mix(compiler: Any, vocabulary: Any) -> None:
     """xgrammar 0.2.8 shares masks between rules of one shape that differ in their tokens."""
-    alone = {"cache_enabled": False, "max_threads": 1}
     masks = [xgrammar.allocate_token_bitmask(1, len(VOCABULARY)) for _ in range(2)]
     rng = random.Random(3)
     for tag in every_tag():
         shared = xgrammar.GrammarMatcher(compiler.compile_structural_tag(tag))
-        fresh = xgrammar.GrammarCompiler(compiler.tokenizer_info, **alone)
+        fresh = xgrammar.GrammarCompiler(vocabulary, max_threads=1, cache_enabled=False)
         own = xgrammar.GrammarMatcher(fresh.compile_structural_tag(tag))
         for step in range(150):
             choices = allowed_ids(own, masks[0])

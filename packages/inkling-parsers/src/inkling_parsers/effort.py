@@ -87,6 +87,14 @@ def effort_text(effort: float, *, zero: str = "0.0") -> str:
     return f"Thinking effort level: {zero if digits == '0' else digits}"
 
 
+def owner_rounded(effort: float) -> float:
+    """`effort` in hundredths as tml-renderers rounds it: to thousandths, then halves to even.
+
+    It differs from rounding the number itself: 0.2254 becomes 0.225, then 0.22.
+    """
+    return round(round(effort * 1000) / 10) / 100
+
+
 def _section(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = body.get(key)
     return value if isinstance(value, Mapping) else {}

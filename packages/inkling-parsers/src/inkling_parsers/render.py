@@ -21,7 +21,13 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from inkling_parsers.canonical_json import write_json
-from inkling_parsers.effort import DEFAULT_EFFORT, MAX_EFFORT, effort_text, resolve_effort
+from inkling_parsers.effort import (
+    DEFAULT_EFFORT,
+    MAX_EFFORT,
+    effort_text,
+    owner_rounded,
+    resolve_effort,
+)
 from inkling_parsers.markers import ALIASES, Marker, SpecialTokens
 from inkling_parsers.messages import Call, Message, Part, read_messages, read_tools
 from inkling_parsers.render_errors import Place, RenderError, shown
@@ -96,6 +102,7 @@ class _Flavor:
 
     effort_zero: str
     effort_maximum: float
+    effort_in_thousandths: bool
     sorts_nested_arguments: bool
     unique_argument_keys: bool
     shows_empty_content: bool  # content "" or null makes an empty block where nothing else is said
@@ -104,8 +111,8 @@ class _Flavor:
 
 
 _FLAVORS: Mapping[str, _Flavor] = {
-    "vllm": _Flavor("0.0", MAX_EFFORT, True, False, False, True, True),
-    "owner": _Flavor("0", 1.0, False, True, True, False, False),
+    "vllm": _Flavor("0.0", MAX_EFFORT, False, True, False, False, True, True),
+    "owner": _Flavor("0", 1.0, True, False, True, True, False, False),
 }
 
 
@@ -221,6 +228,8 @@ class _Writer:
         self.special(Marker.END_MESSAGE)
 
     def effort(self, level: float) -> None:
+        if self.rules.effort_in_thousandths:
+            level = owner_rounded(level)
         text = effort_text(level, zero=self.rules.effort_zero)
         self.block("system", Marker.CONTENT_TEXT, text)
 

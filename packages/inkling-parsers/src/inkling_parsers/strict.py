@@ -96,7 +96,9 @@ def _load(payload: str) -> Any:
     try:
         return json.loads(payload, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        cut = error.pos >= len(payload.rstrip(" \t\n\r")) or error.msg.startswith("Unterminated")
+        at_end = error.pos >= len(payload.rstrip(" \t\n\r"))
+        at_end = at_end and not error.msg.startswith("Invalid control character")
+        cut = at_end or error.msg.startswith("Unterminated")
         kind = JsonIncompleteError if cut else JsonSyntaxError
         raise kind(f"{error.msg} at character {error.pos}") from None
 
