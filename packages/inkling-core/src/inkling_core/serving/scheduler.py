@@ -39,7 +39,8 @@ class InklingScheduler(Scheduler):
             self.vllm_config.model_config.max_model_len,
         )
         tokenizer = cached_tokenizer_from_config(self.vllm_config.model_config)
-        self._special_ids = frozenset(tokenizer.get_added_vocab().values())
+        special = {} if tokenizer is None else tokenizer.get_added_vocab()
+        self._special_ids = frozenset(special.values())
 
     def add_request(self, request: Request) -> None:
         """Marks raw completions as past any reasoning, then does what vLLM does."""
