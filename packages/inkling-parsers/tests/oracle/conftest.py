@@ -9,13 +9,14 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from inkling_parsers.markers import SpecialTokens
 
-tml = pytest.importorskip(
+pytest.importorskip(
     "tml_renderers", reason="tml-renderers is not installed; see the oracle session in noxfile.py"
 )
 
@@ -24,10 +25,9 @@ class Oracle:
     """tml-renderers behind the few calls that the tests need."""
 
     def __init__(self) -> None:
-        from tml_renderers import chat, tokenizers, v0
-
-        self._chat = chat
-        self.tokenizer = tokenizers.O200kBaseChatTokenizer()
+        self._chat = import_module("tml_renderers.chat")
+        self.tokenizer = import_module("tml_renderers.tokenizers").O200kBaseChatTokenizer()
+        v0 = import_module("tml_renderers.v0")
         self._renderer = v0.Renderer(self.tokenizer)
         self.refusal = v0.ParseError
         names = self.tokenizer.special_tokens()  # without their brackets

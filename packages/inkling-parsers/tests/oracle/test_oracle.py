@@ -1,7 +1,8 @@
 """Rendering and strict parsing beside tml-renderers 0.2.1: token for token, message for message.
 
-The differences that are allowed are those that decisions.toml names: numbers are not respelled,
-and a cut answer is refused where the owner drops its tail.
+The differences that are allowed are those that decisions.toml names: numbers are not respelled
+(and have no upper end), a cut answer is refused where the owner drops its tail, and half a
+character is shown where the owner refuses it.
 """
 
 from __future__ import annotations
