@@ -1,6 +1,6 @@
 """Serving through vLLM: the engine schedules, caches prefixes and speaks HTTP; this package adapts.
 
-settings.py      one settings object: Hydra sets it, worker processes read it from INKLING_* variables
+settings.py      one settings object: Hydra sets it, workers read it from INKLING_* variables
 server.py        start-up checks, vLLM's arguments and environment, a token before HTTP opens
 plugin.py        the `vllm.general_plugins` entry point; paths.py: the names it hands out
 hf_config.py     config.json as vLLM sees it; mtp.py: a refusal
