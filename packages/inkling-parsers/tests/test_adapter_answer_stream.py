@@ -6,11 +6,14 @@ import itertools
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 from inkling_parsers.adapters.answer import AnswerDelta
 from inkling_parsers.adapters.answer_stream import AnswerStream, Calls, Tokens
 from inkling_parsers.markers import Marker, SpecialTokens
+
+# A machine that is busy elsewhere is no fault of the code under test.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SPECIAL = SpecialTokens.from_vocab({marker.value: 1000 + at for at, marker in enumerate(Marker)})
 PAYLOAD = '{"name":"f","args":{"n":"5"}}'
@@ -51,6 +54,7 @@ def plain(news: AnswerDelta) -> tuple[str, str, list[tuple[str | None, str]]]:
     return news.reasoning, news.content, [(call.name, call.arguments) for call in news.calls]
 
 
+@UNHURRIED
 @given(st.lists(st.integers(0, 200), max_size=15), st.integers(0, 40))
 def test_any_split_and_lag_gives_what_the_whole_gives(cuts: list[int], lag: int):
     """Text comes `lag` characters late, as with a stop string of that length."""

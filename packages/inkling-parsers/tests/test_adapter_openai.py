@@ -11,11 +11,14 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 from inkling_parsers.adapters.openai import ChatDeltas, ChunkFrame, chat_message, finish_reason
 from inkling_parsers.events import Termination
 from inkling_parsers.parser import StreamParser
+
+# A machine that is busy elsewhere is no fault of the code under test.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ANSWER = (
     "<|content_thinking|>let me see<|end_message|><|message_model|><|content_text|>It is <|end"
@@ -78,6 +81,7 @@ def without_ids(message: dict[str, Any]) -> dict[str, Any]:
     return copy
 
 
+@UNHURRIED
 @given(
     st.lists(st.integers(0, len(ANSWER)), max_size=12),
     st.sampled_from([None, TOOLS]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 
 from inkling_parsers.coercion import Coercion, coerce_events
 from inkling_parsers.events import (
@@ -17,6 +17,9 @@ from inkling_parsers.events import (
     ToolCallStart,
     coalesce,
 )
+
+# A machine that is busy elsewhere is no fault of the code under test.
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 TOOLS = [
     {"type": "function", "function": {"name": "book", "parameters": {
@@ -75,6 +78,7 @@ def test_a_call_without_arguments_ends():
     assert coerce_events(events, TOOLS) == events
 
 
+@UNHURRIED
 @given(
     st.lists(st.sampled_from(["book", "flat", "free", "text"]), max_size=4),
     st.lists(st.integers(1, 9), max_size=40),
