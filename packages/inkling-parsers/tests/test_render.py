@@ -305,6 +305,15 @@ def test_an_encoder_that_makes_special_ids_of_text_is_refused_or_made_plain() ->
     assert rendered.ids(safe, SPECIAL_IDS) == rendered.ids(by_characters, SPECIAL_IDS)
 
 
+def test_a_spelled_marker_stays_text_or_is_refused() -> None:
+    rendered = render(user(HOSTILE))
+    try:
+        ids = rendered.ids(with_specials, SPECIAL_IDS)
+    except RenderError:
+        ids = []
+    assert sum(id_ >= 0x110000 for id_ in ids) in (0, sum(k == "s" for k, _ in rendered.segments))
+
+
 def test_the_published_spelling_of_content_xml_is_found() -> None:
     ids = {
         ("<|unused_200024|>" if k == "<|content_xml|>" else k): v for k, v in SPECIAL_IDS.items()

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from inkling_parsers.events import Termination
 from inkling_parsers.markers import Marker, SpecialTokens
-from inkling_parsers.parser import Parsed, Termination, parse
+from inkling_parsers.parser import parse
+from inkling_parsers.result import Parsed
 from inkling_parsers.structural_tag import structural_tag
 
 xgrammar = pytest.importorskip("xgrammar", reason="xgrammar is not installed; it comes with vLLM")
