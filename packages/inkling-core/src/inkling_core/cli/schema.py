@@ -26,7 +26,7 @@ def structured(settings: type) -> type:
     for field in dataclasses.fields(settings):
         kind = hints[field.name]
         if _is_tuple(kind):
-            start = list(field.default)
+            start: list[Any] = list(field.default)  # type: ignore[arg-type]  # a tuple: see the hint
             made = dataclasses.field(default_factory=functools.partial(list, start))
             fields.append((field.name, list[typing.get_args(kind)[0]], made))
         else:

@@ -72,11 +72,13 @@ def repeats(target: Target) -> Iterator[Finding]:
     request = request_of(tasks.cases("two_turn", count=1, seed=SEED)[0])
     replies = [target.ask(request) for _ in range(5)]
     yield target.judge("first of five", request, replies[0])
-    if any(isinstance(reply, Refusal) for reply in replies):
+    answers = [reply for reply in replies if not isinstance(reply, Refusal)]
+    if len(answers) < len(replies):
         yield Finding("five answers", False, str(replies))
         return
-    yield Finding("one text", len({reply.text for reply in replies}) == 1)
-    spread = max(r.logprob for r in replies) - min(r.logprob for r in replies)
+    yield Finding("one text", len({answer.text for answer in answers}) == 1)
+    logprobs = [answer.logprob for answer in answers if answer.logprob is not None]
+    spread = max(logprobs) - min(logprobs)
     yield Finding("one log-probability", spread <= 1e-3, f"spread {spread:.1e} nats")
 
 

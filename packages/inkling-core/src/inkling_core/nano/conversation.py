@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inkling_core.nano.words import Words, mingle
@@ -109,7 +110,7 @@ class Conversation:
         self.unasked.append(key)
         return f"the {kind} of {key} is {value}."
 
-    def context(self, size: int, kinds: list[str]) -> str:
+    def context(self, size: int, kinds: Sequence[str]) -> str:
         """At most `size` characters of filler with one new fact for each of `kinds`."""
         facts = [self.fact(kind) for kind in kinds]
         return mingle(self.rng, facts, [self.rng.random() for _ in facts], size)

@@ -152,6 +152,7 @@ def attention(w: Weights, prefix: str, x_BLD: Tensor, local: bool) -> Tensor:
     k = rms_norm(k, w[prefix + "attn.k_norm.weight"])
     r = r.unflatten(-1, (-1, NANO.d_rel))
     if not local:
+        assert NANO.log_scaling_n_floor is not None  # nano's geometry has one
         beyond = torch.clamp((torch.arange(length) + 1) / NANO.log_scaling_n_floor, min=1.0)
         tau = (1 + NANO.log_scaling_alpha * beyond.log()).view(1, length, 1, 1).to(x_BLD.dtype)
         q, r = q * tau, r * tau

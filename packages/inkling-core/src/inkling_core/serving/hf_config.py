@@ -33,8 +33,9 @@ class InklingServingConfig(PretrainedConfig):
         geometry = InklingConfig.from_dict({"model_type": self.model_type, **document})
         super().__init__(
             architectures=[ARCHITECTURES[0]],
-            tie_word_embeddings=False,
-            eos_token_id=list(geometry.stop_token_ids),
+            # transformers takes both as extra keywords; its generated signature lists neither
+            tie_word_embeddings=False,  # type: ignore[call-arg]
+            eos_token_id=list(geometry.stop_token_ids),  # type: ignore[call-arg]
             **extras,
         )
         self.document = document

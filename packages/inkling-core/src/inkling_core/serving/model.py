@@ -12,7 +12,7 @@ What it is not: the model (inkling_core.model), a kernel, or a scheduler.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -37,7 +37,6 @@ from inkling_core.serving.cache_layer import InklingCacheLayer
 from inkling_core.serving.conv_rows import LayerConvStore
 from inkling_core.serving.metadata import InklingMetadata
 from inkling_core.serving.paged_cache import PagedKVCache
-from inkling_core.serving.pages import PageViews
 from inkling_core.serving.plan import conv_row_dtype, kv_heads_per_rank, page_layout, row_share
 from inkling_core.serving.settings import ServeSettings
 from inkling_core.weights import stream
@@ -67,7 +66,7 @@ class InklingForServing(nn.Module):
             conv_row_dtype(self.settings.conv_dtype, model_config.dtype),
         )
         base = f"{prefix}." if prefix else ""
-        self.cache_layers = nn.ModuleList(
+        layers = [
             InklingCacheLayer(
                 vllm_config,
                 f"{base}layers.{layer}.cache",
@@ -75,7 +74,9 @@ class InklingForServing(nn.Module):
                 kv_heads_per_rank(self.config.kv_heads(layer), tp.size),
             )
             for layer in range(self.config.num_hidden_layers)
-        )
+        ]
+        # A ModuleList is a sequence of what it was given, but is not typed as one.
+        self.cache_layers: Sequence[InklingCacheLayer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self._caches: Caches | None = None
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
@@ -135,12 +136,13 @@ class InklingForServing(nn.Module):
         per_layer = get_forward_context().attn_metadata
         if not isinstance(per_layer, dict):
             return None
-        return per_layer.get(self.cache_layers[0].prefix)
+        metadata: Any = per_layer.get(self.cache_layers[0].prefix)  # built by our own builder
+        return metadata
 
     def _bound_caches(self) -> Caches:
         """The decoder's caches over the pages that vLLM bound; made at the first step."""
         if self._caches is None:
-            views: list[PageViews] = [layer.views for layer in self.cache_layers]
+            views = [layer.views for layer in self.cache_layers if layer.views is not None]
             self._caches = Caches(
                 PagedKVCache([v.keys_PLGH for v in views], [v.values_PLGH for v in views]),
                 LayerConvStore([v.rows_PJC for v in views], self.conv_layout),

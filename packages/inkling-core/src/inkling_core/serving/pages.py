@@ -86,7 +86,7 @@ def cut_pages(pool: Tensor, layout: PageLayout, kv_heads: int) -> PageViews:
     if kv_heads > layout.kv_heads:
         raise ValueError(f"a layer has {kv_heads} KV heads, the page has room {layout.kv_heads}")
     num_blocks, head_dim = pool.shape[0], layout.head_dim
-    first_byte = pool.storage_offset() * pool.element_size()
+    first_byte = int(pool.storage_offset()) * pool.element_size()
     typed = _whole_storage(pool, layout.kv_dtype)
     slot = 2 * layout.kv_heads * head_dim
     page = layout.slots_per_page * slot
@@ -113,4 +113,5 @@ def _whole_storage(pool: Tensor, dtype: torch.dtype) -> Tensor:
     """The storage under `pool` as one flat tensor of `dtype`."""
     storage = pool.untyped_storage()
     flat = torch.empty(0, dtype=dtype, device=pool.device)
-    return flat.set_(storage, 0, (storage.nbytes() // dtype.itemsize,))
+    shape = (storage.nbytes() // dtype.itemsize,)
+    return flat.set_(storage, 0, shape)  # type: ignore[call-overload]  # stubs lack this storage

@@ -30,7 +30,7 @@ from inkling_parsers.render import Rendered, plain_encoder, render
 REFUSED_MEDIA = ("image", "audio")
 
 
-class InklingRenderer(BaseRenderer[HfTokenizer]):
+class InklingRenderer(BaseRenderer[HfTokenizer]):  # type: ignore[type-var]  # vLLM 0.32 does so too
     """See the module docstring."""
 
     def __init__(self, config: VllmConfig, tokenizer: HfTokenizer | None) -> None:

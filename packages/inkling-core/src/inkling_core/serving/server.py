@@ -167,7 +167,7 @@ def run(argument_list: list[str]) -> None:
     cli_env_setup()
     load_general_plugins()
     parser = make_arg_parser(FlexibleArgumentParser(prog="inkling serve"))
-    parsed = parser.parse_args(argument_list)
+    parsed: Any = parser.parse_args(argument_list)
     configure_logging_from_args(parsed)
     validate_parsed_serve_args(parsed)
     uvloop.run(_serve_when_ready(parsed))
