@@ -116,7 +116,7 @@ def test_lag_answers_repeat_the_token_at_their_lag(task: str, lag: int) -> None:
 
 
 def test_no_training_row_holds_a_held_out_word_or_pair() -> None:
-    ids, _ = batch("rows", 512, 60, Mix(0.3, 0.1, 0.0, 0.0, facts=0.3, sums=0.75))
+    ids, _ = batch("rows", 512, 60, Mix(0.3, 0.1, 0.0, 0.0, facts=0.3, sums=0.75, sum_rows=0.2))
     text = " ".join(decode(row) for row in ids)
     text = re.sub(r"<\|\w+\|>", " ", text)
     keys = re.findall(r"(?:code|list) of ([a-z]+)(?= is|\?)", text)

@@ -56,12 +56,15 @@ def test_loss_falls_and_selection_bias_moves_against_the_load(tmp_path: Path) ->
     assert moved[0] < 0 < moved[1]
 
 
-def test_rate_rises_stays_and_falls() -> None:
+def test_rate_follows_its_points() -> None:
     assert schedule.rate(0) < schedule.rate(5) < schedule.rate(schedule.WARMUP) == 1.0
-    assert schedule.rate(schedule.FALL_FROM) == 1.0
-    assert schedule.rate(schedule.STEPS - 1) == pytest.approx(0.03, abs=0.01)
-    rates = [schedule.rate(step) for step in range(schedule.FALL_FROM, schedule.STEPS)]
-    assert rates == sorted(rates, reverse=True)
+    for step, share in schedule.RATES:
+        assert schedule.rate(step) == pytest.approx(share)
+    (begin, high), (end, low) = schedule.RATES[1:3]
+    assert schedule.rate((begin + end) // 2) == pytest.approx((high + low) / 2)
+    assert schedule.rate(schedule.STEPS + 1000) == schedule.RATES[-1][1]
+    steps = [step for step, _ in schedule.RATES]
+    assert steps == sorted(steps)
 
 
 def test_phases_follow_the_step_number() -> None:

@@ -68,7 +68,7 @@ def test_forward_equals_the_decoder_on_random_weights(length: int) -> None:
 
 @pytest.mark.parametrize("length", [256, 2048])
 def test_forward_equals_the_decoder_on_the_shipped_checkpoint(length: int) -> None:
-    weights = load(EMBEDDED, NANO, progress="never")
+    weights = load(EMBEDDED, NANO, progress="off")
     decoder = Decoder(NANO).load_weights(weights.items())
     row = rows_of(length, 1)
     expected = fast.logits(weights, fast.forward(weights, row)[0])[0]

@@ -53,7 +53,9 @@ def export(state: Path, out: Path) -> None:
     prefix = "weight."
     weights = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
     out.mkdir(parents=True, exist_ok=True)
-    save_file(published(weights), out / "model.safetensors", {"format": "pt"})
+    file = out / "model.safetensors"
+    save_file(published(weights), file, {"format": "pt"})
+    file.chmod(0o644)  # safetensors makes files for their owner alone; this one ships
     documents = {
         "config.json": NANO.to_dict(),
         "generation_config.json": {"eos_token_id": list(NANO.stop_token_ids)},

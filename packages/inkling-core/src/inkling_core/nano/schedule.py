@@ -45,10 +45,32 @@ PHASES = (
         (4, 2, 2, 3),
         Mix(0.25, 0.02, 0.05, 0.5, facts=0.35, sums=0.7, sum_rows=0.35),
     ),
+    Phase(
+        2500, UPTO_2048, (4, 2, 1, 2), Mix(0.2, 0.02, 0.03, 0.5, facts=0.35, sums=0.7, sum_rows=0.4)
+    ),
+    Phase(
+        2850,
+        UPTO_2048,
+        (4, 2, 1, 2),
+        Mix(0.35, 0.02, 0.03, 0.5, facts=0.45, sums=0.7, sum_rows=0.35),
+    ),
 )
 STEPS = PHASES[-1].until
-# (step, share of the full rate), straight lines between. Sums came late, hence the second plateau.
-RATES = ((WARMUP, 1.0), (1250, 1.0), (1400, 0.818125), (1700, 0.818125), (STEPS, 0.03))
+# (step, share of the full rate), straight lines between. Sums came late, hence the second plateau
+# and the two humps at the end.
+RATES = (
+    (WARMUP, 1.0),
+    (1250, 1.0),
+    (1400, 0.818125),
+    (1700, 0.818125),
+    (2200, 0.03),
+    (2215, 0.4),
+    (2320, 0.4),
+    (2500, 0.02),
+    (2515, 0.35),
+    (2630, 0.35),
+    (STEPS, 0.01),
+)
 
 
 def phase_of(step: int) -> Phase:
