@@ -97,6 +97,12 @@ def test_a_prompt_of_ids_goes_on_where_it_stops():
     assert [call.name for call in nameless.tool_calls] == ["ather"]
 
 
+def test_a_prompt_may_end_in_half_a_marker():
+    prompt = '<|message_model|>f<|content_invoke_tool_json|>{"name":"f","args":{"s":"a <'
+    parsed = parse('b"}}<|end_message|>', prompt=prompt)
+    assert parsed.tool_calls[0].arguments == '{"s":"a <b"}'
+
+
 def test_of_a_long_prompt_only_the_end_is_decoded():
     decoded: list[int] = []
 

@@ -36,6 +36,16 @@ def test_nesting_beyond_the_limit_has_a_diagnostic(size):
     assert codes == [Code.NESTING_TOO_DEEP]
 
 
+@pytest.mark.parametrize(
+    ("inner", "valid"),
+    [('{"a":1}', True), ('{"a":1,}', False), ('{"a":NaN}', False), ("[1", False), ("bare", False)],
+)
+def test_what_is_no_json_is_not_called_valid(inner, valid):
+    parsed = parse(f'{OPEN}{{"name":"f","args":{inner}}}{END}')
+    assert [call.valid for call in parsed.tool_calls] == [valid]
+    assert valid or Code.ARGUMENTS_INVALID in {note.code for note in parsed.diagnostics}
+
+
 def test_text_is_held_before_the_name_only():
     parser = StreamParser()
     assert not arguments(parser.feed(f'{OPEN}{{"args":{{"a":1}},"na'))

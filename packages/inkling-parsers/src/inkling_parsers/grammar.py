@@ -7,9 +7,9 @@
     CALL      in an open tool-call block              payload
 
 A cell holds the steps to take, in order, and the next state. `machine` carries the steps out.
-Two tables differ in one idea. Serving: a special token always means structure, so an opener ends
-the block that somebody forgot to close. Strict, as the model owner's parser: inside a block only
-END has a meaning, every other special token stands for its own spelling.
+Serving: a special token always means structure, so an opener ends the block that somebody forgot to
+close. Strict, as the model owner's parser: inside a block only END has a meaning, every other
+special token stands for its own spelling; behind a role marker any of them is the kind.
 """
 
 from __future__ import annotations
@@ -83,15 +83,21 @@ TABLE: Table = {
     (_C, _M.OTHER): Cell((Step.STRAY,), _C),
 }
 
-_IN_BLOCK = {
-    (state, marker): Cell((Step.LITERAL,), state)
-    for state in (_T, _C)
-    for marker in MarkerClass
-    if marker is not _M.END
-}
+_UNKNOWN = (_M.ROLE, _M.END, _M.STOP, _M.OTHER)
 STRICT_TABLE: Table = {
-    **TABLE,
-    **_IN_BLOCK,
+    # Without a role marker only a kind marker counts; all else there is dropped.
     (_B, _M.ROLE): Cell((Step.DROP, Step.ROLE), _H),
+    (_B, _M.KIND): Cell((Step.DROP, Step.OPEN), _T),
+    (_B, _M.CALL): Cell((Step.DROP, Step.OPEN), _C),
+    (_B, _M.END): Cell((Step.DROP,), _B),
     (_B, _M.STOP): Cell((Step.DROP, Step.STOP), _B),
+    (_B, _M.OTHER): Cell((Step.DROP,), _B),
+    # After one, the next special token is the kind, and may be one that nobody knows.
+    (_H, _M.KIND): Cell((Step.OPEN,), _T),
+    (_H, _M.CALL): Cell((Step.OPEN,), _C),
+    **{(_H, marker): Cell((Step.OPEN,), _T) for marker in _UNKNOWN},
+    # Inside a block only its end is more than its spelling.
+    **{(state, marker): Cell((Step.LITERAL,), state) for state in (_T, _C) for marker in _M},
+    (_T, _M.END): Cell((Step.CLOSE,), _B),
+    (_C, _M.END): Cell((Step.CLOSE,), _B),
 }

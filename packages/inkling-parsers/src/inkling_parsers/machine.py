@@ -34,7 +34,6 @@ from inkling_parsers.strict import (
     check_payload,
 )
 
-_PREFIX = len("<|content_")
 _SPOKEN = {"text": ContentDelta, "thinking": ReasoningDelta, "tool_error": ToolErrorDelta}
 _WRITTEN = frozenset({*_SPOKEN, "invoke_tool_text", "invoke_tool_json"})
 
@@ -57,7 +56,9 @@ class BlockMachine:
         self._given = ""  # the part of the header that the prompt holds
         self._write: Callable[[str], Event] = ContentDelta
         self._payload: PayloadReader | None = None
-        self._raw: list[str] = []  # strict only: the payload as sent
+        self._raw: list[str] | None = None  # strict only: the open payload as sent
+        self._spelling = ""  # of the marker at hand
+        self._fed = False  # whether there was anything at all
         self._name = ""  # the open block's header
         self._kind = ""
         self._blocks = 0
@@ -76,6 +77,7 @@ class BlockMachine:
 
     def marker(self, marker: Marker, spelling: str) -> None:
         """A special token."""
+        self._spelling, self._fed = spelling, True
         cell = self._table[self._state, CLASSES[marker]]
         if cell.steps[0] is Step.LITERAL:
             self.text(spelling)
@@ -90,12 +92,13 @@ class BlockMachine:
             self.out.append(self._write(text))
         elif self._state is not State.CALL:
             self._hold_header(text)
-        elif self._payload is None:
-            self.out.append(self._write(text))
         else:
-            if self._strict:
+            if self._raw is not None:
                 self._raw.append(text)
-            self._payload.feed(text)
+            if self._payload is None:
+                self.out.append(self._write(text))
+            else:
+                self._payload.feed(text)
 
     def end(self) -> Termination:
         """Nothing follows."""
@@ -105,7 +108,7 @@ class BlockMachine:
         if unfinished:
             self._note(Code.UNFINISHED_BLOCK, f"the {self._kind} block was not closed")
             self._end_block(closed=False, proper=False)
-        else:
+        elif not self._strict:
             self._release(None)
         self._state = State.BETWEEN
         if unfinished:
@@ -123,16 +126,17 @@ class BlockMachine:
         self.out[:] = keep
         self._given = "".join(self._header)
         self._header, self._header_size = [], 0
-        self.stopped = self._malformed = False
+        self.stopped = self._malformed = self._fed = False
         self._calls = 0
         self._blocks = len(keep[:1])
 
     # -- headers
 
     def _hold_header(self, text: str) -> None:
+        self._fed = True
         self._header.append(text)
         self._header_size += len(text)
-        if self._header_size > self._header_limit:
+        if self._header_size > self._header_limit and not self._strict:
             self._note(Code.HEADER_TOO_LONG, f"no header has over {self._header_limit} characters")
             bare = self._begin_bare()
             self._state = State.TEXT
@@ -143,8 +147,6 @@ class BlockMachine:
         if not self._header:
             self._given = ""
             return
-        if self._strict:
-            raise UnterminatedStructureError("text after a role marker that opens no block")
         self._note(Code.BARE_TEXT, "text without a kind marker")
         bare = self._begin_bare()
         self.out.append(self._write(bare))
@@ -167,7 +169,8 @@ class BlockMachine:
     def _open(self, marker: Marker) -> None:
         header = self._given + "".join(self._header)
         self._header, self._header_size, self._given = [], 0, ""
-        self._begin_block(marker.value[_PREFIX:-2], header)
+        name = self._spelling if marker is Marker.UNNAMED else marker.value
+        self._begin_block(name[2:-2].removeprefix("content_"), header)
 
     def _begin_block(self, kind: str, header: str) -> None:
         if self.stopped:
@@ -188,7 +191,8 @@ class BlockMachine:
         else:
             self._write = _SPOKEN.get(kind, ContentDelta)
         if kind not in _WRITTEN:
-            self._meet_unknown(kind)
+            self._note(Code.UNKNOWN_KIND, f"a model has no business with a {kind} block")
+        self._raw = [] if self._strict and kind == "invoke_tool_json" else None
 
     def _begin_call(self, header: str) -> None:
         self._write = RejectedDelta
@@ -197,13 +201,10 @@ class BlockMachine:
         else:
             self._note(Code.CALL_REFUSED, "a tool call, though the request allows none")
 
-    def _meet_unknown(self, kind: str) -> None:
-        if self._strict:
-            raise UnknownContentTypeError(kind)
-        self._note(Code.UNKNOWN_KIND, f"a model has no business with a {kind} block")
-
     def _close(self, marker: Marker) -> None:
-        if self._strict and self._payload is not None:
+        if self._strict and self._kind not in _WRITTEN:
+            raise UnknownContentTypeError(self._kind)
+        if self._raw is not None:
             check_payload("".join(self._raw), self._name)
         self._end_block(closed=True, proper=True)
 
@@ -219,11 +220,17 @@ class BlockMachine:
             self._calls = self._payload.index
             self._malformed = self._malformed or self._payload.malformed
             self._payload = None
-        self._raw.clear()
+        self._raw = None
         self.out.append(BlockEnd(closed))
         self._last_role, self._role = self._role, "model"
 
     def _stop(self, marker: Marker) -> None:
+        if self._strict and marker is Marker.ENDOFTEXT:
+            return  # no stop token to the model's owner
+        if self._strict and not self._blocks:
+            raise EmptyResponseError("the answer ends before its first message")
+        if self.stopped:
+            self._note(Code.AFTER_STOP, f"{marker} after the end of the answer")
         self.stopped = True
 
     def _stray(self, marker: Marker) -> None:
@@ -238,5 +245,5 @@ class BlockMachine:
             raise UnterminatedContentError(f"the answer ends in an open {self._kind} block")
         if self._state is State.HEADER:
             raise UnterminatedStructureError("the answer ends in a header")
-        if not self._blocks:
+        if self._fed and not self._blocks:
             raise EmptyResponseError("the answer holds no message")

@@ -29,6 +29,7 @@ class StreamParser:
     `tokens`: the special ids; with them the parser reads ids, without them text.
     `decode`: text or UTF-8 bytes of a run of ordinary ids, unless `feed` gets the texts.
     `prompt`: the prompt in the same form (its end is enough): blocks that it leaves open go on.
+    A prompt of ids that ends within a header or a call needs `decode` for its words.
     `strict`: the model owner's rules, with errors (see `strict`) instead of diagnostics.
     `trim`: drop whitespace as vLLM does (see `trim`).
     `tool_choice`: as in a chat request; "none" refuses tool calls, nothing else has an effect.
@@ -108,7 +109,8 @@ class StreamParser:
     def _read_prompt(self, prompt: str | Sequence[int], decode: Decode | None) -> None:
         """Run the machine over the prompt's last block, and keep only where that leaves it."""
         if isinstance(prompt, str):
-            pieces = TextLexer().feed(prompt)
+            lexer = TextLexer()
+            pieces = lexer.feed(prompt) + lexer.finish()
         else:
             pieces = self._prompt_pieces(prompt, decode)
         starts = [

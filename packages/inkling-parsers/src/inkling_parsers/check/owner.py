@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
-from inkling_parsers.events import BlockEnd, Code, Diagnostic, Termination
+from inkling_parsers.events import BlockEnd, BlockStart, Code, Diagnostic, Termination
 from inkling_parsers.result import Block, Parsed, ToolCall
 
 _CONTENT = {"thinking": "Thinking", "text": "Text", "tool_error": "ToolError"}
@@ -15,42 +16,50 @@ _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def owner_messages(parsed: Parsed) -> list[dict[str, Any]]:
-    """Blocks as messages, and a ModelEndSampling where the answer ended."""
+    """Blocks as messages, and a ModelEndSampling for each stop token."""
     end = {"author": "model", "name": None, "content": "ModelEndSampling"}
     messages: list[dict[str, Any]] = []
     blocks = iter(parsed.blocks)
     ended = False
-    for event in parsed.events:
-        if isinstance(event, Diagnostic) and event.code is Code.AFTER_STOP and not ended:
-            messages.append(end)
+    for event, following in zip_longest(parsed.events, parsed.events[1:]):
+        if isinstance(event, Diagnostic) and event.code is Code.AFTER_STOP:
+            messages += [] if ended else [end]
+            messages += [] if isinstance(following, BlockStart) else [end]
             ended = True
         elif isinstance(event, BlockEnd):
-            messages += _messages(next(blocks), parsed.tool_calls)
+            block = next(blocks)
+            calls = sum(message["content"] == "InvokeTool" for message in messages)
+            messages.append(_message(block, parsed.tool_calls, calls))
     if parsed.termination is Termination.STOP_TOKEN and not ended:
         messages.append(end)
     return messages
 
 
-def _messages(block: Block, calls: tuple[ToolCall, ...]) -> Iterator[dict[str, Any]]:
+def _message(block: Block, calls: tuple[ToolCall, ...], index: int) -> dict[str, Any]:
+    """A block as a message; `index` counts the invocations before it."""
     base = {"author": block.role, "name": block.header or None}
     if block.kind == "invoke_tool_json":
-        for index in block.calls:
-            yield _call(base, index, calls[index])
-    elif block.kind == "invoke_tool_text":
-        yield {**base, "content": "InvokeTool", "tool": "", "args": [], "text": block.text}
-    else:
-        yield {**base, "content": _CONTENT.get(block.kind, block.kind), "text": block.text}
+        if block.calls:
+            call = calls[block.calls[0]]
+            return _call(base, index, call.name, _loads(call.arguments))
+        # Another role's call is no call of ours, only text; to the owner it is one.
+        members = dict(_loads(block.text)["object"])
+        return _call(base, index, members["name"], members["args"])
+    if block.kind == "invoke_tool_text":
+        call_id = f"functions.unknown:{index}"
+        tool = {"content": "InvokeTool", "tool": "", "args": [], "tool_call_id": call_id}
+        return {**base, **tool, "text": block.text}
+    return {**base, "content": _CONTENT.get(block.kind, block.kind), "text": block.text}
 
 
-def _call(base: dict[str, Any], index: int, call: ToolCall) -> dict[str, Any]:
-    members = _loads(call.arguments)["object"]
+def _call(base: dict[str, Any], index: int, name: str, arguments: Any) -> dict[str, Any]:
     return {
         **base,
         "name": None,
         "content": "InvokeTool",
-        "tool": call.name,
-        "args": [[name, _spelled(value)] for name, value in members],
-        "tool_call_id": f"functions.{call.name}:{index}",
+        "tool": name,
+        "args": [[key, _spelled(value)] for key, value in arguments["object"]],
+        "tool_call_id": f"functions.{name}:{index}",
     }
 
 
