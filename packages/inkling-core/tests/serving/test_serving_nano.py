@@ -8,20 +8,25 @@ count, and takes tens of minutes of two cores.
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from inkling_core.checkpoint import load_decoder
+from inkling_core.cli.settings import GatesSettings
 from inkling_core.embedded import EMBEDDED
+from inkling_core.gates import run as gates
 from inkling_core.generate_text import Text
 from inkling_core.nano import eval as nano_eval
 from inkling_core.nano import tasks
 
 CASES = int(os.environ.get("INKLING_HELDOUT_CASES", "12"))
 LONGEST_ANSWER = 160
+CHUNK = 256
 pytestmark = pytest.mark.server
 
 
@@ -29,7 +34,7 @@ pytestmark = pytest.mark.server
 def nano_server(start: Any) -> Any:
     if not (EMBEDDED / "config.json").is_file():
         pytest.skip("NO NANO TESTS: the embedded checkpoint is not in this tree")
-    return start(port=8118, max_model_len=2048, max_num_batched_tokens=256).wait_ready()
+    return start(port=8118, max_model_len=4096, max_num_batched_tokens=CHUNK).wait_ready()
 
 
 def ask(server: Any, prompt: list[int]) -> list[int]:
@@ -60,3 +65,12 @@ def test_held_out_answers_are_the_dense_references(task: str, nano_server: Any) 
         exact for group in nano_eval.packs(served) for exact, _ in nano_eval.judge(decoder, group)
     ]
     assert all(same), f"{same.count(False)} of {CASES} served answers leave the reference"
+
+
+def test_every_gate_passes(nano_server: Any, tmp_path: Path) -> None:
+    report = tmp_path / "gates.json"
+    url = f"http://127.0.0.1:{nano_server.settings.port}"
+    status = gates.run(GatesSettings(url=url, chunk=CHUNK, out=str(report)))
+    findings = [f for gate in json.loads(report.read_text())["gates"] for f in gate["findings"]]
+    assert [f for f in findings if not f["ok"]] == []
+    assert status == 0 and len(findings) > 60
