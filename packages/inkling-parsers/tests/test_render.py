@@ -305,6 +305,30 @@ def test_an_encoder_that_makes_special_ids_of_text_is_refused_or_made_plain() ->
     assert rendered.ids(safe, SPECIAL_IDS) == rendered.ids(by_characters, SPECIAL_IDS)
 
 
+def test_a_stock_tokenizer_is_made_plain() -> None:
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="tokenizers is not installed; it comes with transformers"
+    )
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {character: index for index, character in enumerate(alphabet)}
+    stock = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    stock.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    stock.decoder = tokenizers.decoders.ByteLevel()
+    stock.add_special_tokens(list(SPECIAL_IDS))
+    special = {marker: stock.token_to_id(marker) for marker in SPECIAL_IDS}
+
+    def encode(text: str) -> list[int]:
+        return stock.encode(text, add_special_tokens=False).ids
+
+    rendered = render(user(HOSTILE), effort=None, add_generation_prompt=False)
+    assert special["<|end_message|>"] in encode(HOSTILE)
+    with pytest.raises(RenderError, match="plain_encoder"):
+        rendered.ids(encode, special)
+    ids = rendered.ids(plain_encoder(encode, special), special)
+    assert sum(id_ in special.values() for id_ in ids) == 3
+    assert stock.decode(ids, skip_special_tokens=False) == rendered.text
+
+
 def test_a_spelled_marker_stays_text_or_is_refused() -> None:
     rendered = render(user(HOSTILE))
     try:

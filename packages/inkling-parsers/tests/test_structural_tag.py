@@ -102,8 +102,11 @@ def test_markers_are_the_tokens_of_the_vocabulary(choice: Any) -> None:
     by_id = json.dumps(tag(choice, tokens=tokens))
     assert f'{{"type": "token", "token": {vocabulary["<|end_message|>"]}}}' in by_id
     assert '{"type": "token", "token": "<|end_message|>"}' in by_name
-    assert "<|unused|>" in by_id  # every special token is kept out of strings
+    if choice == "auto":
+        everything = json.dumps(sorted(vocabulary.values()))
+        assert f'"exclude_tokens": {everything}' in by_id  # no special token is text
     assert "<|message_user|>" not in by_name  # which a vocabulary need not have
+    assert by_id.count('"excludes": ["<|"]') == by_id.count('"json_schema": {') > 0
 
 
 def test_several_calls_only_where_they_were_asked_for() -> None:
