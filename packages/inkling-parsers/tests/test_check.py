@@ -79,7 +79,7 @@ def test_owner_rows():
     assert not check_row({**base, "expected": {"messages": [message] * 2}}, DECISIONS).passed
     error = {"error_kind": "EmptyResponseError"}
     assert not check_row({**base, "expected": error}, DECISIONS).passed
-    assert check_row({**base, "segments": [], "expected": error}, DECISIONS).passed
+    assert check_row({**base, "segments": [["t", "words"]], "expected": error}, DECISIONS).passed
 
 
 def test_render_rows():

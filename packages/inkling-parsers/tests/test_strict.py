@@ -6,7 +6,7 @@ import pytest
 
 from inkling_parsers import ParseError, parse, strict
 
-CALL, END = "<|content_invoke_tool_json|>", "<|end_message|>"
+ROLE, CALL, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 
 
 def kind_of(answer: str) -> str | None:
@@ -57,15 +57,23 @@ def test_payloads(payload, kind):
     [
         ("<|content_text|>x" + END, None),
         ("<|content_text|>" + END, None),
-        ("", "EmptyResponseError"),
+        ("", None),
+        ("words", "EmptyResponseError"),
+        ("<|audio_end|>", "EmptyResponseError"),
         ("<|content_model_end_sampling|>", "EmptyResponseError"),
         ("<|content_text|>x", "UnterminatedContentError"),
         ("<|content_text|>x<|content_model_end_sampling|>", "UnterminatedContentError"),
         ("<|content_text|>x" + END + "<|message_model|>", "UnterminatedStructureError"),
         ("<|content_xml|>x" + END, "UnknownContentTypeError"),
         ("<|content_image|>" + END, "UnknownContentTypeError"),
-        ("g" + CALL + '{"name":"f","args":{}}' + END, "OtherParseError"),
-        (" f" + CALL + '{"name":"f","args":{}}' + END, "OtherParseError"),
+        (ROLE + "g" + CALL + '{"name":"f","args":{}}' + END, "OtherParseError"),
+        (ROLE + " f" + CALL + '{"name":"f","args":{}}' + END, "OtherParseError"),
+        ("g" + CALL + '{"name":"f","args":{}}' + END, None),
+        (ROLE + ROLE + "<|content_text|>x" + END, "UnknownContentTypeError"),
+        (ROLE + "x" + END, "UnterminatedContentError"),
+        (ROLE + END + ROLE + "<|content_text|>x" + END, "UnknownContentTypeError"),
+        ("<|endoftext|><|content_text|>x" + END, None),
+        ("<|message_user|>" + CALL + "[]" + END, "ToolSchemaWrongTypeError"),
     ],
 )
 def test_answers(answer, kind):

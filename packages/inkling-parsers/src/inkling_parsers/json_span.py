@@ -36,15 +36,15 @@ _WS = r"[ \t\n\r]*"
 _ENTITY_NAME = r"&(?:quot|#34|#x22);"
 _ESCAPED = r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _PLAIN = r'[^"\\&\x00-\x1f]*'
-_STRING = rf'"{_PLAIN}(?:(?:{_ESCAPED}|(?!{_ENTITY_NAME})&){_PLAIN})*"'
+_STRING = rf'"{_PLAIN}(?:(?:{_ESCAPED}|(?!{_ENTITY_NAME})&){_PLAIN}){{0,256}}"'
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][+-]?[0-9]{1,9})?"
 _SCALAR_WORD = rf"(?:{_STRING}|{_NUMBER}|true|false|null)"
 
 
 def _flat(value: str) -> str:
-    """A value, an array of values or an object of values: one level more than `value`."""
-    items = rf"{_WS}{value}{_WS}(?:,{_WS}{value}{_WS})*"
-    members = rf"{_WS}{_STRING}{_WS}:{_WS}{value}{_WS}(?:,{_WS}{_STRING}{_WS}:{_WS}{value}{_WS})*"
+    """A value, a small array of values or object of values: one level more than `value`."""
+    item, member = rf"{_WS}{value}{_WS}", rf"{_WS}{_STRING}{_WS}:{_WS}{value}{_WS}"
+    items, members = (rf"{part}(?:,{part}){{0,63}}" for part in (item, member))
     return rf"(?:{value}|\[(?:{items}|{_WS})\]|\{{(?:{members}|{_WS})\}})"
 
 
@@ -52,8 +52,9 @@ def _flat(value: str) -> str:
 def _jumps() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Patterns for whole members and whole items, flat containers included.
 
-    Each item has its comma, so none of them is cut; the count bounds what a failing match goes
-    back over. Compiled for the first tool call: they would be a third of the package's import.
+    Each item has its comma, so none of them is cut. The counts bound what a failing match goes
+    back over, and the memory for it. Compiled for the first tool call: they would be a third of
+    the package's import.
     """
     value = _flat(_SCALAR_WORD)
     members = re.compile(rf"(?:{_WS}{_STRING}{_WS}:{_WS}{value}{_WS},){{1,64}}")
@@ -64,7 +65,8 @@ _KEY = re.compile(rf"{_WS}{_STRING}{_WS}:")
 _SPACE = re.compile(_WS)
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*")
-_STRING_RUN = re.compile(rf"{_PLAIN}(?:(?:{_ESCAPED}|&(?=[^q#])){_PLAIN})*")
+_STRING_RUN = re.compile(rf"{_PLAIN}(?:(?:{_ESCAPED}|&(?=[^q#])){_PLAIN}){{0,256}}")
+_ESCAPE = re.compile(_ESCAPED)
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _LENIENT_RUN = re.compile(r'[^"{}\[\]]*')
 _LENIENT_TOP = re.compile(r'[^"{}\[\],]*')
@@ -323,6 +325,9 @@ class JsonSpan:
         return pos
 
     def _escape(self, text: str, pos: int, final: bool) -> int:
+        match = _ESCAPE.match(text, pos)
+        if match:  # a run of characters ends after some escapes
+            return match.end()
         if not final and _ESCAPE_START.match(text, pos):
             return pos
         self._fail("unknown escape in a string")
