@@ -1,5 +1,4 @@
 """logits_file.py: the file is the decoder's logits, and bad prompts are told all at once."""
-once."""
 
 import io
 import json
