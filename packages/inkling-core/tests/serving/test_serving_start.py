@@ -52,8 +52,8 @@ def test_start_is_refused_with_the_numbers(change, needles, start, tiny_folder):
         assert needle in server.tail()
 
 
-def test_pool_one_block_short_is_refused_by_the_engine_itself(start, tiny_folder):
-    """vLLM's own check forgets the null block; ours runs where the real count is known."""
+def test_pool_one_block_short_is_refused_by_the_engine_too(start, tiny_folder):
+    """Ten blocks are nine usable ones and the null block: where our own estimate is overridden."""
     server = start(
         checkpoint=str(tiny_folder),
         port=8116,
@@ -62,7 +62,8 @@ def test_pool_one_block_short_is_refused_by_the_engine_itself(start, tiny_folder
         extra_args=("--num-gpu-blocks-override", "10"),
     )
     assert server.wait_exit() != 0
-    assert "needs 11 (the null block included)" in server.log.read_text()
+    assert "max seq len (320)" in server.log.read_text()
+    assert "maximum model length is 288" in server.log.read_text()
     assert not server.port_open()
 
 

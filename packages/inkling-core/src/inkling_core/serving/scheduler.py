@@ -1,11 +1,8 @@
-"""vLLM's scheduler plus three rules of ours.
+"""vLLM's scheduler plus two rules of ours.
 
-1. The pool must hold one request of `max_model_len` tokens beside the null block. vLLM's own
-   start-up check forgets the null block, and a pool one block short would preempt its only
-   request forever. Construction refuses, so the port never opens.
-2. A request whose logits are NaN ends with an error, alone. Its blocks leave the prefix cache
+1. A request whose logits are NaN ends with an error, alone. Its blocks leave the prefix cache
    before any later step could hit them; nobody else's tokens are touched.
-3. A JSON schema (or other grammar) on a raw completion holds from its first token. vLLM waits for
+2. A JSON schema (or other grammar) on a raw completion holds from its first token. vLLM waits for
    the end of reasoning, which the text of a completion without chat markers never announces.
 
 What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's.
@@ -23,8 +20,6 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
-from inkling_core.serving.plan import check_pool
-
 logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
 
 
@@ -33,11 +28,6 @@ class InklingScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        check_pool(
-            self.kv_cache_config.num_blocks,
-            self.block_size,
-            self.vllm_config.model_config.max_model_len,
-        )
         tokenizer = cached_tokenizer_from_config(self.vllm_config.model_config)
         special = {} if tokenizer is None else tokenizer.get_added_vocab()
         self._special_ids = frozenset(special.values())
