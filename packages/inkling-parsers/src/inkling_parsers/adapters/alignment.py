@@ -36,7 +36,7 @@ class _Closed(NamedTuple):
 
 
 class TokenText:
-    """One stream's ids and text, cut into pieces. Cost is linear; only unread text is kept.
+    """One stream's ids and text, cut into pieces. Linear; keeps unread text and the open run's ids.
 
     `decode` turns ordinary ids into text and must join: decode(a + b) == decode(a) + decode(b),
     halves of one character aside. `specials` maps each special id to its spelling.
