@@ -4,6 +4,7 @@ Python blocks run. Command lines of ours are composed (`--cfg job`), not carried
 programs, the part that names something in this repository is checked.
 """
 
+import doctest
 import re
 import shlex
 from pathlib import Path
@@ -18,6 +19,8 @@ DOCUMENTS = sorted(
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CORE = ROOT / "packages" / "inkling-core"
+PARSERS = ROOT / "packages" / "inkling-parsers" / "src" / "inkling_parsers"
+SESSIONS = [path for path in DOCUMENTS if ">>> " in path.read_text()]
 
 
 def blocks(*languages):
@@ -35,7 +38,15 @@ def command_lines():
                 yield pytest.param(words, id=f"{block.id}: {' '.join(words)}"[:120])
 
 
-@pytest.mark.parametrize("text", list(blocks("python")))
+@pytest.mark.parametrize("path", SESSIONS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_interactive_session_prints_what_it_shows(path):
+    result = doctest.testfile(str(path), module_relative=False)
+    assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.mark.parametrize(
+    "text", [block for block in blocks("python") if not block.values[0].startswith(">>>")]
+)
 def test_a_python_block_runs(text):
     exec(compile(text, "document", "exec"), {"__name__": "document"})
 
@@ -63,6 +74,6 @@ def test_files_that_a_document_names_exist(path):
     text = BLOCK.sub("", path.read_text())
     named = set(re.findall(r"`([\w./-]+/[\w-]+\.(?:py|toml|yaml|json|md))`", text))
     named |= set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
-    roots = (ROOT, path.parent, CORE, CORE / "src" / "inkling_core", CORE / "src")
+    roots = (ROOT, path.parent, CORE, CORE / "src" / "inkling_core", CORE / "src", PARSERS)
     missing = {name for name in named if not any((root / name).exists() for root in roots)}
     assert not missing
