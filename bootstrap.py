@@ -198,7 +198,8 @@ def _run(command: Sequence[str], log: Path, what: str) -> None:
         done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         tail = log.read_text(errors="replace").splitlines()[-12:]
-        raise SetupError(f"{what} failed{_reason(tail)}; the log is {log}\n  " + "\n  ".join(tail))
+        told = f": ended by signal {-done.returncode}" if done.returncode < 0 else _reason(tail)
+        raise SetupError(f"{what} failed{told}; the log is {log}\n  " + "\n  ".join(tail))
 
 
 def _reason(tail: Sequence[str]) -> str:
