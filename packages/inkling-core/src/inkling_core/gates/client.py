@@ -76,7 +76,8 @@ class Client:
 
     def max_model_len(self) -> int:
         """Tokens of prompt plus answer that the server accepts."""
-        return int(self._openai.models.retrieve(self.model).max_model_len)
+        cards = {card.id: card for card in self._openai.models.list().data}
+        return int(cards[self.model].max_model_len)
 
     def _body(self, messages: Sequence[dict], options: dict[str, Any]) -> dict[str, Any]:
         effort, tools = options.pop("effort", None), options.pop("tools", ())
