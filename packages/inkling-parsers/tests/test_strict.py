@@ -91,6 +91,7 @@ def test_errors_name_their_field_or_tag():
 
 def test_inside_a_block_special_tokens_are_literal():
     answer = "<|content_text|>a<|content_thinking|>b<|message_model|>c<|audio_end|>" + END
+    assert kind_of(answer) is None
     parsed = parse(answer, strict=True)
     assert parsed.content == "a<|content_thinking|>b<|message_model|>c<|audio_end|>"
     assert parsed.reasoning is None
