@@ -45,7 +45,7 @@ def json_schema(target: Target) -> Iterator[Finding]:
     """A demanded schema is kept, whatever the model would rather say."""
     schema = {
         "type": "object",
-        "properties": {"answer": {"type": "integer"}},
+        "properties": {"answer": {"type": "string", "enum": ["odd", "even"]}},
         "required": ["answer"],
         "additionalProperties": False,
     }
@@ -63,7 +63,7 @@ def json_schema(target: Target) -> Iterator[Finding]:
     except ValueError:
         yield Finding("schema", False, f"not JSON: {reply.content!r}")
         return
-    ok = isinstance(value, dict) and list(value) == ["answer"] and type(value["answer"]) is int
+    ok = value in ({"answer": "odd"}, {"answer": "even"})
     yield Finding("schema", ok, reply.content)
 
 
