@@ -125,7 +125,11 @@ def classify(report: Path, returncode: int) -> tuple[str, str]:
         return "broken", f"pytest exit status {returncode} without a failing test"
     node = failures[0]
     message = (node.get("message") or "").strip()
-    by_assertion = re.match(r"(AssertionError|assert\b|Failed: |hypothesis\.)", message)
+    # Hypothesis groups several distinct failures; the text then names each of them.
+    grouped = message.startswith("ExceptionGroup: Hypothesis") and "AssertionError" in str(
+        node.text
+    )
+    by_assertion = grouped or re.match(r"(AssertionError|assert\b|Failed: |hypothesis\.)", message)
     kind = "red" if node.tag == "failure" and by_assertion else "broken"
     return kind, " ".join(message.split())[:160]
 
