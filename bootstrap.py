@@ -212,6 +212,7 @@ QUESTIONS = {"12+7=?": "none", "34+58=?": "high"}  # question -> thinking effort
 
 def demo(once: bool) -> int:
     """Set-up, server, answers; keeps serving where somebody sits at a terminal."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the server ends too
     started = time.monotonic()
     python = environment("serve")
     port = _free_port(8000)
