@@ -1,0 +1,80 @@
+"""The switches of the Gaudi back end, read once from `INKLING_*` variables.
+
+What it is: one frozen object that the runner and the builders hand to every step. The command line
+(Hydra) sets the variables, worker processes read them; nobody else reads the environment.
+
+What it is not: a tuning guide. Every switch keeps the answer the same (up to rounding): it
+chooses how much is computed and when.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+MASK_LIMIT = 2**31 - 1
+"""Bytes that a mask may never exceed, whatever the budget says: the kernel indexes with int32."""
+
+
+@dataclass(frozen=True)
+class Switches:
+    """How a step is run.
+
+    local_window_prefill: local layers fetch and bias only the context blocks that their window
+        reaches (`INKLING_LOCAL_WINDOW_PREFILL`).
+    single_reduce: routed and shared experts are added on each rank and reduced together
+        (`INKLING_MOE_SINGLE_REDUCE`); off, each is reduced on its own.
+    step_hoist: what depends on the step alone is computed once per step, not once per layer
+        (`INKLING_STEP_HOIST`).
+    mask_bytes: budget in bytes of one prefill mask with its index (`INKLING_MASK_BYTES`); query
+        rows are cut into blocks that fit.
+    """
+
+    local_window_prefill: bool = True
+    single_reduce: bool = True
+    step_hoist: bool = True
+    mask_bytes: int = 512 * 2**20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.mask_bytes <= MASK_LIMIT:
+            raise ValueError(
+                f"INKLING_MASK_BYTES is {self.mask_bytes}, must be in 1..{MASK_LIMIT}: a mask of "
+                "2 GiB overflows the kernel's index"
+            )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Switches:
+        """Defaults where a variable is unset. ValueError naming the variable and its values."""
+        given: dict[str, Any] = {}
+        for field in fields(cls):
+            variable = VARIABLES[field.name]
+            if variable in environment:
+                read = _flag if isinstance(field.default, bool) else _count
+                given[field.name] = read(variable, environment[variable])
+        return cls(**given)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make `from_environment` return this object."""
+        return {VARIABLES[f.name]: str(int(getattr(self, f.name))) for f in fields(self)}
+
+
+VARIABLES = {
+    "local_window_prefill": "INKLING_LOCAL_WINDOW_PREFILL",
+    "single_reduce": "INKLING_MOE_SINGLE_REDUCE",
+    "step_hoist": "INKLING_STEP_HOIST",
+    "mask_bytes": "INKLING_MASK_BYTES",
+}
+
+
+def _flag(variable: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError(f"{variable} is {text!r}, must be 0 or 1")
+    return text == "1"
+
+
+def _count(variable: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{variable} is {text!r}, must be a number of bytes")
+    return int(text)
