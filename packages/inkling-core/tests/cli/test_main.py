@@ -3,16 +3,20 @@
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import yaml
 
+from inkling_core.cli import main as cli
 from inkling_core.cli.main import main
 
 MISTAKES = [
     ("serv", "did you mean 'serve'?"),
-    ("doctor", "needs inkling-hpu: pip install ./packages/inkling-hpu"),
     ("checkpoint inf", "did you mean 'info'?"),
+    ("bench op", "did you mean 'ops'?"),
+    ("bench", "which one?"),
+    ("benhc ops", "did you mean 'bench'?"),
     ("serve prt=8100", "did you mean 'port'?"),
     ("serve port=abc", "port: Value 'abc'"),
     ("serve port=99999", "port=99999"),
@@ -44,6 +48,25 @@ def test_a_mistake_is_told_in_one_line(line, message, capsys):
     assert "\ninkling " in "\n" + printed.err
 
 
+@pytest.mark.parametrize("line", ["doctor", "bench ops format=json"])
+def test_a_command_of_an_absent_package_says_what_to_install(line, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "from_packages", dict)
+    monkeypatch.setattr(cli, "version", absent)
+    assert main(line.split()) == 2
+    assert "needs inkling-hpu: pip install ./packages/inkling-hpu" in capsys.readouterr().err
+
+
+def test_a_command_of_an_older_package_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "from_packages", dict)
+    monkeypatch.setattr(cli, "version", lambda package: "0.0.9")
+    assert main(["bench", "ops"]) == 2
+    assert "needs a newer inkling-hpu: 0.0.9 is installed" in capsys.readouterr().err
+
+
+def absent(package):
+    raise PackageNotFoundError(package)
+
+
 def test_no_arguments_print_the_commands_and_fail(capsys):
     assert main([]) == 2
     assert "inkling COMMAND" in capsys.readouterr().out
@@ -54,7 +77,8 @@ def test_help_lists_ours_and_what_needs_a_package(flag, capsys):
     assert main([flag]) == 0
     page = capsys.readouterr().out
     assert "  serve " in page
-    assert "needs inkling-hpu" in page
+    assert "inkling-hpu" in page
+    assert "  bench ops " in page
 
 
 def test_a_help_page_shows_values_as_overridden(capsys):
@@ -97,14 +121,48 @@ def test_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_other_packages_add_commands_and_config_groups(tmp_path):
-    """A package with entry points, as pip would lay it out; in a fresh process, as users meet
-    it."""
+FAR_PACKAGE = """\
+from dataclasses import dataclass
+
+from inkling_core.cli.commands import Command
+
+ORBIT = Command(
+    "far orbit", "far_orbit", "goes round", "inkling_far:Orbit", "inkling_far:run", ("inkling far",)
+)
+
+
+@dataclass(frozen=True)
+class Orbit:
+    '''Settings of `inkling far orbit`.
+
+    turns: how many times.
+    '''
+
+    turns: int = 1
+
+
+def run(settings):
+    print("orbit", settings)
+    return 4
+
+
+def main(argv):
+    print("far", argv)
+    return 3
+"""
+
+
+@pytest.fixture
+def far(tmp_path):
+    """A package with entry points, as pip would lay it out."""
     package = tmp_path / "inkling_far"
     (package / "conf" / "profile").mkdir(parents=True)
-    (package / "__init__.py").write_text("def main(argv):\n    print('far', argv)\n    return 3\n")
+    (package / "__init__.py").write_text(FAR_PACKAGE)
     (package / "conf" / "__init__.py").write_text("")
     (package / "conf" / "profile" / "far.yaml").write_text("# @package _global_\nmax_num_seqs: 7\n")
+    (package / "conf" / "far_orbit.yaml").write_text(
+        "defaults:\n  - schema/far_orbit\n  - _self_\nturns: 2\n"
+    )
     info = tmp_path / "inkling_far-0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: inkling-far\nVersion: 0.1\n")
@@ -112,19 +170,39 @@ def test_other_packages_add_commands_and_config_groups(tmp_path):
         textwrap.dedent("""\
             [inkling.commands]
             doctor = inkling_far:main
+            far orbit = inkling_far:ORBIT
             [inkling.conf]
             far = inkling_far.conf
         """)
     )
+    return tmp_path
+
+
+def far_runs(far, *lines):
+    """Output of command lines in a fresh process, as users meet the package."""
     code = f"""if True:
         import sys
-        sys.path.insert(0, {str(tmp_path)!r})
+        sys.path.insert(0, {str(far)!r})
         from inkling_core.cli.main import main
-        print(main(["doctor", "a", "b=c"]))
-        print(main(["serve", "profile=far", "--cfg", "job"]))
-        print(main(["serve", "profile=fra"]))
+        for line in {lines!r}:
+            print(main(line.split()))
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
+def test_other_packages_add_commands_and_config_groups(far):
+    lines = ("doctor a b=c", "serve profile=far --cfg job", "serve profile=fra")
+    done = far_runs(far, *lines)
     assert "far ['a', 'b=c']\n3\n" in done.stdout
     assert "max_num_seqs: 7\n" in done.stdout
     assert "did you mean 'far'?" in done.stderr
+
+
+def test_a_command_of_another_package_is_composed_like_ours(far):
+    lines = ("far orbit", "far orbit turns=5", "far orbit tunrs=5", "far orbt", "far orbit --help")
+    done = far_runs(far, *lines)
+    assert "orbit Orbit(turns=2)\n4\n" in done.stdout
+    assert "orbit Orbit(turns=5)\n4\n" in done.stdout
+    assert "inkling far orbit: no setting 'tunrs'; did you mean 'turns'?" in done.stderr
+    assert "did you mean 'orbit'?" in done.stderr
+    assert "turns=2  how many times." in done.stdout

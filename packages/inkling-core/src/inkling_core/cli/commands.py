@@ -2,8 +2,9 @@
 `inkling.commands`.
 
 Not what they do: each row names a settings class and a function, both `module:attribute`, imported
-only when the command runs. An entry point of another package is a function that takes the list of
-remaining arguments and returns an exit status or None.
+only when the command runs. An entry point of another package is a `Command`, treated like ours, or
+a function that takes the list of remaining arguments and returns an exit status or None. Its name
+may be two words ("bench ops").
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
 
 # Commands that belong to a package that may be absent: name -> distribution.
 ELSEWHERE = {
+    "bench ops": "inkling-hpu",
     "doctor": "inkling-hpu",
     "plan": "inkling-hpu",
     "parsers": "inkling-parsers",

@@ -45,8 +45,9 @@ QUIET = (
 )
 
 
-def prepare() -> None:
-    """Registers the schemas and the search path of the other packages. Safe to call again."""
+def prepare(command: Command) -> None:
+    """Registers the command's schema and the search path of the other packages. Safe to call
+    again."""
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.core.plugins import Plugins
     from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -59,7 +60,7 @@ def prepare() -> None:
     known = {found.__name__ for found in Plugins.instance().discover(SearchPathPlugin)}
     if InstalledConf.__name__ not in known:
         Plugins.instance().register(InstalledConf)
-    schema.register()
+    schema.register(command.config, command.settings())
 
 
 def settings_for(command: Command, arguments: Arguments) -> Any | None:
@@ -76,7 +77,7 @@ def compose(command: Command, arguments: Sequence[str]) -> DictConfig:
     """The composed configuration without Hydra's own part. Raises UsageError."""
     from hydra import compose as hydra_compose
 
-    with _explained(command), _initialized():
+    with _explained(command), _initialized(command):
         return hydra_compose(command.config, overrides=[*arguments])
 
 
@@ -85,7 +86,7 @@ def groups(command: Command) -> dict[str, list[str]]:
     from hydra import compose as hydra_compose
     from hydra.core.global_hydra import GlobalHydra
 
-    with _initialized():
+    with _initialized(command):
         config = hydra_compose(command.config, return_hydra_config=True)
         loader = GlobalHydra.instance().config_loader()
         chosen = [str(name) for name in config.hydra.runtime.choices]
@@ -95,10 +96,10 @@ def groups(command: Command) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _initialized() -> Iterator[None]:
+def _initialized(command: Command) -> Iterator[None]:
     from hydra import initialize_config_module
 
-    prepare()
+    prepare(command)
     with warnings.catch_warnings():
         # hydra-core 1.3 warns about its own use of importlib.resources on newer Pythons
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -110,7 +111,7 @@ def _run_hydra(command: Command, arguments: Sequence[str]) -> DictConfig | None:
     import hydra
 
     composed: list[DictConfig] = []
-    prepare()
+    prepare(command)
     run = hydra.main(version_base="1.3", config_path=CONF, config_name=command.config)(
         composed.append
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from typing import Any
 
 from inkling_core.cli import pages, schema
@@ -46,10 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     label = arguments[0]
     try:
         command, rest = find(arguments)
-        label = command.name if isinstance(command, Command) else arguments[0]
-        if isinstance(command, Command):
-            return run(command, rest)
-        return int(command.load()(rest) or 0)
+        label = command.name
+        target = command if isinstance(command, Command) else command.load()
+        return run(target, rest) if isinstance(target, Command) else int(target(rest) or 0)
     except UsageError as error:
         return _say(label, error, 2)
     except ModuleNotFoundError as error:
@@ -62,33 +61,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def find(arguments: Sequence[str]) -> tuple[Any, list[str]]:
+def find(arguments: Sequence[str]) -> tuple[Command | EntryPoint, list[str]]:
     """The command (a Command, or an entry point of another package) and the arguments after its
     name.
 
     Raises UsageError with the near name, or with what has to be installed.
     """
-    first = arguments[0]
-    pair = " ".join(arguments[:2])
-    if pair in BUILT_IN:
-        return BUILT_IN[pair], list(arguments[2:])
-    if first in BUILT_IN:
-        return BUILT_IN[first], list(arguments[1:])
-    added = from_packages()
-    if first in added:
-        return added[first], list(arguments[1:])
-    family = [name for name in BUILT_IN if name.startswith(f"{first} ")]
+    first, pair = arguments[0], " ".join(arguments[:2])
+    present: dict[str, Command | EntryPoint] = {**from_packages(), **BUILT_IN}
+    for name, words in ((pair, 2), (first, 1)):
+        if name in present:
+            return present[name], list(arguments[words:])
+        if name in ELSEWHERE:
+            raise UsageError(absent_command(ELSEWHERE[name]))
+    names = {*present, *ELSEWHERE}
+    family = [name.split()[1] for name in names if name.startswith(f"{first} ")]
     if family:
         if len(arguments) > 1 and arguments[1] not in ("--help", "-h"):
-            known = [name.split()[1] for name in family]
-            raise UsageError(f"no command {pair!r}; {suggestion(arguments[1], known)}")
+            raise UsageError(f"no command {pair!r}; {suggestion(arguments[1], family)}")
         raise UsageError(f"which one?\n{pages.family(first)}")
-    if first in ELSEWHERE:
-        package = ELSEWHERE[first]
-        raise UsageError(
-            f"needs {package}: pip install ./packages/{package} (a release that has it)"
-        )
-    known = {*BUILT_IN, *added, *ELSEWHERE, *(name.split()[0] for name in BUILT_IN)}
+    known = {*names, *(name.split()[0] for name in names)}
     raise UsageError(f"no such command; {suggestion(first, known)}")
 
 
@@ -101,7 +93,7 @@ def absent_command(package: str) -> str:
 
 
 def run(command: Command, rest: Sequence[str]) -> int:
-    """Composes, prints and runs a built-in command; returns its exit status."""
+    """Composes, prints and runs a command of the table form; returns its exit status."""
     from inkling_core.cli import compose
 
     groups = compose.groups(command)

@@ -23,16 +23,12 @@ FLAGS = """\
 
 def overview() -> str:
     """The list of commands, those of other installed packages and those that need one."""
-    rows = [(name, command.summary) for name, command in BUILT_IN.items()]
-    added = from_packages()
-    rows += [(name, f"from {_owner(point)}") for name, point in added.items()]
-    rows += [(name, f"needs {needs}") for name, needs in ELSEWHERE.items() if name not in added]
     lines = [
         "inkling: one definition of the Inkling model family, served and checked everywhere.",
         "",
         "usage: inkling COMMAND [name=value ...] [--help]",
         "",
-        *table(rows),
+        *table(_commands()),
         "",
         'Start with `inkling serve`, or `inkling generate "12+7=?"` without a server.',
         "`inkling COMMAND --help` explains every setting of a command.",
@@ -42,8 +38,17 @@ def overview() -> str:
 
 def family(name: str) -> str:
     """The sub-commands of `name` (for `inkling checkpoint`)."""
-    rows = [(key, row.summary) for key, row in BUILT_IN.items() if key.startswith(f"{name} ")]
+    rows = [row for row in _commands() if row[0].startswith(f"{name} ")]
     return "\n".join([f"usage: inkling {name} COMMAND [name=value ...]", "", *table(rows)])
+
+
+def _commands() -> list[tuple[str, str]]:
+    """Name and summary of every command, present or known to be elsewhere."""
+    rows = [(name, command.summary) for name, command in BUILT_IN.items()]
+    added = from_packages()
+    rows += [(name, f"from {_owner(point)}") for name, point in added.items()]
+    rows += [(name, f"needs {needs}") for name, needs in ELSEWHERE.items() if name not in added]
+    return rows
 
 
 def command_page(

@@ -57,20 +57,17 @@ def field_help(settings: type) -> dict[str, str]:
     return found
 
 
-def register() -> None:
-    """Puts the schema of every command in Hydra's ConfigStore as `schema/<config name>`."""
+def register(name: str, settings: type) -> None:
+    """Puts the schema of a settings class in Hydra's ConfigStore as `schema/<name>`."""
     from hydra.core.config_store import ConfigStore
 
-    from inkling_core.cli.commands import BUILT_IN
-
-    for command in BUILT_IN.values():
-        ConfigStore.instance().store(
-            group="schema",
-            name=command.config,
-            package="_global_",
-            node=structured(command.settings()),
-            provider="inkling_core",
-        )
+    ConfigStore.instance().store(
+        group="schema",
+        name=name,
+        package="_global_",
+        node=structured(settings),
+        provider="inkling_core",
+    )
 
 
 def settings_from(settings: type, values: dict[str, Any]) -> Any:
