@@ -1,0 +1,242 @@
+"""From an engine's host lists to the tensors of an `HpuStep`: pure functions, torch only.
+
+What it is: the one place where block tables, contexts and bucket sizes become tensors. The paging
+simulator of the tests calls `build_prefill` and `build_decode`; a runner that has some tensors
+already calls the parts (`conv_rows`, `context_blocks`, `block_list`, `packed`).
+
+What it is not: a bucket policy (the engine's) or a check of block ids (dummy tables of a warm-up
+hold anything).
+
+Ids: `pad_block` is the last block of the caches, `pad_block + 1` the zero row of the conv rows.
+A request of context n and length l needs blocks 0 .. (n + l - 1) // block_size of its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from inkling_hpu.step import BlockList, ConvRows, DecodeKeys, HpuStep, PrefillKeys
+from inkling_hpu.switches import Switches
+
+Table = Sequence[int]
+
+
+def zero_row(pad_block: int) -> int:
+    """The conv row that is zeros for ever: what a request at position 0 starts from."""
+    return pad_block + 1
+
+
+def touched_blocks(row_length: int, block_size: int) -> int:
+    """R: most blocks that `row_length` consecutive positions can lie in."""
+    return (row_length + block_size - 2) // block_size + 1
+
+
+def window_blocks(window: int, block_size: int) -> int:
+    """Most blocks that the `window` keys of one query can lie in: `window / block_size` + 1 where
+    it divides."""
+    return touched_blocks(window, block_size)
+
+
+def build_prefill(
+    lengths: Sequence[int],
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    *,
+    num_rows: int,
+    row_length: int,
+    num_context_blocks: int,
+    block_size: int,
+    pad_block: int,
+    switches: Switches = Switches(),  # noqa: B008 - frozen, so one default serves all calls
+    device: torch.device | str | None = None,
+) -> HpuStep:
+    """A prefill step of up to `num_rows` requests in buckets of `row_length` new tokens and
+    `num_context_blocks` context blocks.
+
+    Raises ValueError where a request does not fit its bucket or its table.
+    """
+    _check(lengths, contexts, tables, num_rows, block_size)
+    longest = max(lengths, default=0)
+    if longest > row_length:
+        raise ValueError(f"a request brings {longest} tokens, the bucket has {row_length}")
+    positions_T, slots_T = packed(
+        lengths, contexts, tables, num_rows, row_length, block_size, pad_block
+    )
+    padded = [0] * (num_rows - len(lengths))
+    keys = PrefillKeys(
+        torch.tensor([*contexts, *padded]).to(device),
+        torch.tensor([*lengths, *padded]).to(device),
+        context_blocks(contexts, tables, num_rows, num_context_blocks, block_size, pad_block).to(
+            device
+        ),
+    )
+    rows = conv_rows(lengths, contexts, tables, num_rows, row_length, block_size, pad_block)
+    return HpuStep(
+        positions_T.to(device),
+        slots_T.to(device),
+        num_rows,
+        _moved(rows, device),
+        keys,
+        block_size,
+        switches,
+    )
+
+
+def build_decode(
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    *,
+    num_rows: int,
+    num_blocks: int,
+    window: int,
+    block_size: int,
+    pad_block: int,
+    switches: Switches = Switches(),  # noqa: B008 - frozen, so one default serves all calls
+    device: torch.device | str | None = None,
+) -> HpuStep:
+    """A decode step of up to `num_rows` requests, one new token each, in a bucket of `num_blocks`
+    key blocks; local layers get `num_rows * window_blocks(window, block_size)` of them.
+
+    Raises ValueError where the requests do not fit the buckets or a table is short.
+    """
+    ones = [1] * len(contexts)
+    _check(ones, contexts, tables, num_rows, block_size)
+    positions_T, slots_T = packed(ones, contexts, tables, num_rows, 1, block_size, pad_block)
+    every = block_list(contexts, tables, num_blocks, block_size, pad_block)
+    room = num_rows * window_blocks(window, block_size)
+    near = block_list(contexts, tables, room, block_size, pad_block, window)
+    rows = conv_rows(ones, contexts, tables, num_rows, 1, block_size, pad_block)
+    return HpuStep(
+        positions_T.to(device),
+        slots_T.to(device),
+        num_rows,
+        _moved(rows, device),
+        DecodeKeys(_list_on(every, device), _list_on(near, device)),
+        block_size,
+        switches,
+    )
+
+
+# ---- parts -------------------------------------------------------------------------------------
+
+
+def packed(
+    lengths: Sequence[int],
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_rows: int,
+    row_length: int,
+    block_size: int,
+    pad_block: int,
+) -> tuple[Tensor, Tensor]:
+    """`positions_T` and `slots_T` of `num_rows` rows; 0 and the pad block's slots in padding."""
+    positions_QS = torch.zeros(num_rows, row_length, dtype=torch.int64)
+    slots_QS = positions_QS + pad_block * block_size
+    for q, (length, context, table) in enumerate(zip(lengths, contexts, tables, strict=True)):
+        new_S = torch.arange(context, context + length)
+        blocks_S = torch.tensor(table, dtype=torch.int64)[new_S // block_size]
+        positions_QS[q, :length] = new_S
+        slots_QS[q, :length] = blocks_S * block_size + new_S % block_size
+    return positions_QS.flatten(), slots_QS.flatten()
+
+
+def context_blocks(
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_rows: int,
+    num_context_blocks: int,
+    block_size: int,
+    pad_block: int,
+) -> Tensor:
+    """`PrefillKeys.blocks_QM`. ValueError where a context does not fit `num_context_blocks`."""
+    blocks_QM = torch.full((num_rows, num_context_blocks), pad_block, dtype=torch.int64)
+    for q, (context, table) in enumerate(zip(contexts, tables, strict=True)):
+        count = -(-context // block_size)
+        if count > num_context_blocks:
+            raise ValueError(
+                f"request {q} has {count} context blocks, the bucket has {num_context_blocks}"
+            )
+        blocks_QM[q, :count] = torch.tensor(table[:count], dtype=torch.int64)
+    return blocks_QM
+
+
+def block_list(
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_blocks: int,
+    block_size: int,
+    pad_block: int,
+    window: int | None = None,
+) -> BlockList:
+    """Blocks of the positions that each decoding request sees: all of 0 .. context, or the last
+    `window` of them. ValueError where they do not fit `num_blocks`."""
+    blocks: list[int] = []
+    groups: list[int] = []
+    for q, (context, table) in enumerate(zip(contexts, tables, strict=True)):
+        first = 0 if window is None else max(0, context - window + 1) // block_size
+        mine = table[first : context // block_size + 1]
+        blocks += mine
+        groups += [q] * len(mine)
+    if len(blocks) > num_blocks:
+        raise ValueError(f"{len(blocks)} key blocks are listed, the bucket has {num_blocks}")
+    padding = num_blocks - len(blocks)
+    return BlockList(
+        torch.tensor(blocks + [pad_block] * padding, dtype=torch.int64),
+        torch.tensor(groups + [-1] * padding, dtype=torch.int64),
+    )
+
+
+def conv_rows(
+    lengths: Sequence[int],
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_rows: int,
+    row_length: int,
+    block_size: int,
+    pad_block: int,
+) -> ConvRows:
+    """See `ConvRows`; R = touched_blocks(row_length, block_size)."""
+    touched = touched_blocks(row_length, block_size)
+    load_Q = torch.full((num_rows,), zero_row(pad_block), dtype=torch.int64)
+    store_QR = torch.full((num_rows, touched), pad_block, dtype=torch.int64)
+    ends_QR = torch.zeros(num_rows, touched, dtype=torch.int64)
+    for q, (length, context, table) in enumerate(zip(lengths, contexts, tables, strict=True)):
+        if context:
+            load_Q[q] = table[(context - 1) // block_size]
+        first, last = context // block_size, (context + length - 1) // block_size
+        for r, block in enumerate(range(first, last + 1)):
+            store_QR[q, r] = table[block]
+            ends_QR[q, r] = min((block + 1) * block_size - context, length)
+    return ConvRows(load_Q, store_QR, ends_QR)
+
+
+def _check(
+    lengths: Sequence[int],
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_rows: int,
+    block_size: int,
+) -> None:
+    if not len(lengths) == len(contexts) == len(tables) <= num_rows:
+        raise ValueError(
+            f"{len(lengths)} lengths, {len(contexts)} contexts and {len(tables)} block tables for "
+            f"{num_rows} rows: give one of each per request, and no more than there are rows"
+        )
+    for q, (length, context, table) in enumerate(zip(lengths, contexts, tables, strict=True)):
+        needed = -(-(context + length) // block_size)
+        if len(table) < needed:
+            raise ValueError(
+                f"request {q} needs {needed} blocks of {block_size}, its table has {len(table)}: "
+                "allot its blocks before the step"
+            )
+
+
+def _moved(rows: ConvRows, device: torch.device | str | None) -> ConvRows:
+    return ConvRows(rows.load_Q.to(device), rows.store_QR.to(device), rows.ends_QR.to(device))
+
+
+def _list_on(blocks: BlockList, device: torch.device | str | None) -> BlockList:
+    return BlockList(blocks.blocks_P.to(device), blocks.groups_P.to(device))
