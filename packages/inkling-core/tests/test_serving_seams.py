@@ -66,6 +66,23 @@ def test_register_can_be_called_again_and_takes_every_seam():
         assert "inkling_py" in ToolParserManager.list_registered()
 
 
+def test_a_back_ends_class_stays_whoever_registers_first():
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    from inkling_core.serving import hf_config, plugin
+
+    name = hf_config.ARCHITECTURES[0]
+    try:
+        plugin.register_models("inkling_other.model:Model")
+        plugin.register()
+        assert ModelRegistry.models[name].module_name == "inkling_other.model"
+        ModelRegistry.register_model(name, "vllm.models.inkling:InklingForCausalLM")
+        plugin.register()
+        assert ModelRegistry.models[name].module_name == "inkling_core.serving.model"
+    finally:
+        plugin.register_models(plugin.MODEL_PATH)
+
+
 def test_config_reads_a_checkpoint_and_survives_a_round_trip(tmp_path):
     from inkling_core.config import InklingConfig
     from inkling_core.serving.hf_config import InklingServingConfig

@@ -4,7 +4,8 @@ What it is: registrations, nothing else. vLLM calls `register` in every process 
 times in some, so it is idempotent, and lazy: classes are named by path and imported on use.
 
 What it replaces in vLLM 0.32 (all keyed on names that vLLM knows in tree):
-    architectures InklingForCausalLM, InklingForConditionalGeneration  -> model.InklingForServing
+    architectures InklingForCausalLM, InklingForConditionalGeneration  -> model.InklingForServing,
+        unless a back end has named its own class (`register_models`)
     architecture InklingMTPModel                                       -> refused with a reason
     config class of model_type inkling_mm_model                        -> hf_config
     renderer mode "inkling", chosen by vLLM from the architecture name -> renderer.InklingRenderer
@@ -19,23 +20,32 @@ from inkling_core.serving.paths import MODEL_PATH, MTP_PATH, RENDERER_CLASS, REN
 
 MTP_ARCHITECTURE = "InklingMTPModel"
 RENDERER_MODE = "inkling"
+OUR_PACKAGES = "inkling_"  # how the modules of this repository begin
 
 
 def register() -> None:
     """Register everything. Cheap to call again."""
-    _register_models()
+    register_models(MODEL_PATH, over_back_ends=False)
     _register_config()
     _register_renderer()
     _register_parsers()
 
 
-def _register_models() -> None:
+def register_models(model_path: str, *, over_back_ends: bool = True) -> None:
+    """Name the class that serves our architectures, as `module:class`.
+
+    A back end's package calls this with its own class. vLLM loads plug-ins in no fixed order, so
+    `register` above passes over_back_ends=False: a class of ours that is there already stays.
+    """
     from vllm.model_executor.models.registry import ModelRegistry
 
     from inkling_core.serving.hf_config import ARCHITECTURES
 
-    paths = {**dict.fromkeys(ARCHITECTURES, MODEL_PATH), MTP_ARCHITECTURE: MTP_PATH}
+    paths = {**dict.fromkeys(ARCHITECTURES, model_path), MTP_ARCHITECTURE: MTP_PATH}
     for name, path in paths.items():
+        present = getattr(ModelRegistry.models.get(name), "module_name", "")
+        if present.startswith(OUR_PACKAGES) and not over_back_ends:
+            continue
         # vLLM warns when a known name is replaced; replacing it is the point, so drop it first.
         ModelRegistry.models.pop(name, None)
         ModelRegistry.register_model(name, path)
