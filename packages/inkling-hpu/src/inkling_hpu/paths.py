@@ -1,0 +1,8 @@
+"""Import paths and names that other processes are given as text.
+
+Not the classes: importing this file imports nothing.
+"""
+
+MODEL_PATH = "inkling_hpu.serving_model:InklingForGaudi"
+WORKER_PATH = "inkling_hpu.worker.InklingWorker"
+DEVICE_NAME = "hpu"  # vLLM's name for the platform
