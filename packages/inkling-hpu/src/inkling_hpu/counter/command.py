@@ -1,0 +1,111 @@
+"""`inkling bench ops`: counts one decode step by the rule and prints it.
+
+Not the rule (`rule.py`) and not the step (`decode_step.py`). Nothing here needs a Gaudi, vLLM or
+weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from inkling_core.config import PRESETS, InklingConfig
+from inkling_core.config.folder import read_json
+from inkling_core.embedded import checkpoint_folder
+from inkling_core.naming import suggestion
+from inkling_hpu.counter.decode_step import count_decode
+from inkling_hpu.counter.report import Counted, as_dict, print_detail, print_tables
+from inkling_hpu.counter.settings import BenchOpsSettings
+from inkling_hpu.switches import VARIABLES, Switches
+
+COMPARED = {  # column -> single_reduce, step_hoist
+    "off": (False, False),
+    "single reduce": (True, False),
+    "step hoist": (False, True),
+    "both": (True, True),
+}
+
+
+def run(settings: BenchOpsSettings) -> int:
+    """Tables or one JSON object on standard output; the JSON has the columns of the comparison
+    under `columns`."""
+    config, chosen = config_of(settings.model), switches_of(settings, os.environ)
+    wanted = {"chosen": chosen, **_compared(chosen)} if settings.compare else {"chosen": chosen}
+    dtype = getattr(torch, settings.dtype)
+
+    def counted(switches: Switches) -> Counted:
+        return count_decode(
+            config, dtype, settings.tp, settings.streams, settings.context, switches
+        )
+
+    columns = {name: counted(switches) for name, switches in wanted.items()}
+    first = columns.pop("chosen")
+    if settings.format == "json":
+        print(json.dumps(_document(settings, first, columns), indent=1))
+        return 0
+    console = Console()
+    print_tables(console, _title(settings), columns or {"ops": first})
+    if settings.detail:
+        print_detail(console, first)
+    return 0
+
+
+def config_of(model: str) -> InklingConfig:
+    """The configuration of a preset, of `nano`, of a config.json or of a checkpoint's folder.
+
+    Raises ValueError naming the near preset where there is nothing of that name.
+    """
+    if model in PRESETS:
+        return PRESETS[model]
+    if Path(model).is_file():
+        return InklingConfig.from_dict(read_json(Path(model)))
+    try:
+        return InklingConfig.from_checkpoint(checkpoint_folder(model))
+    except FileNotFoundError:
+        near = suggestion(model, [*PRESETS, "nano"])
+        raise ValueError(f"model={model!r} is no preset, folder or config.json; {near}") from None
+
+
+def switches_of(settings: BenchOpsSettings, environment: Mapping[str, str]) -> Switches:
+    """The switches as set. ValueError where a variable of the environment says otherwise."""
+    given = {"single_reduce": settings.single_reduce, "step_hoist": settings.step_hoist}
+    outside = Switches.from_environment(environment)
+    for name, value in given.items():
+        variable = VARIABLES[name]
+        if variable in environment and getattr(outside, name) != value:
+            raise ValueError(
+                f"{name}={str(value).lower()} contradicts {variable}={environment[variable]}: "
+                "unset the variable or give the same value"
+            )
+    return replace(outside, **given)
+
+
+def _compared(chosen: Switches) -> dict[str, Switches]:
+    return {
+        name: replace(chosen, single_reduce=single_reduce, step_hoist=step_hoist)
+        for name, (single_reduce, step_hoist) in COMPARED.items()
+    }
+
+
+def _document(
+    settings: BenchOpsSettings, first: Counted, columns: Mapping[str, Counted]
+) -> dict[str, object]:
+    asked = ("backend", "model", "tp", "streams", "context", "dtype", "single_reduce", "step_hoist")
+    return {
+        **{name: getattr(settings, name) for name in asked},
+        **as_dict(first),
+        "columns": {name: as_dict(counted) for name, counted in columns.items()},
+    }
+
+
+def _title(settings: BenchOpsSettings) -> str:
+    return (
+        f"{settings.model} on {settings.backend}, tensor parallel {settings.tp}, "
+        f"{settings.streams} x {settings.context:,} tokens, {settings.dtype}"
+    )

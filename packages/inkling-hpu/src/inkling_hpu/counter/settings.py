@@ -1,0 +1,49 @@
+"""Settings of `inkling bench ops`; the convention is that of `inkling_core.cli.settings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inkling_core.cli.settings import check_at_least, check_choice
+
+BACKENDS = ("hpu",)
+FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True)
+class BenchOpsSettings:
+    """Settings of `inkling bench ops`.
+
+    backend: whose decoder is counted; hpu is the one that the Gaudi plug-in serves.
+    model: preset (inkling_small, inkling, nano), folder in the published format, or a config.json;
+    no weights are read.
+    tp: tensor-parallel size; the step of one rank is counted.
+    streams: requests that decode together.
+    context: length of each of them in tokens, the new one included.
+    dtype: arithmetic of the model.
+    single_reduce: routed and shared experts are summed on each rank and reduced together
+    (INKLING_MOE_SINGLE_REDUCE).
+    step_hoist: what depends on the step alone is computed once (INKLING_STEP_HOIST).
+    compare: also count with the switches off and each one alone.
+    detail: also list the ops of each part by name.
+    format: table or json.
+    """
+
+    backend: str = "hpu"
+    model: str = "inkling_small"
+    tp: int = 8
+    streams: int = 1
+    context: int = 8192
+    dtype: str = "bfloat16"
+    single_reduce: bool = True
+    step_hoist: bool = True
+    compare: bool = True
+    detail: bool = False
+    format: str = "table"
+
+    def __post_init__(self) -> None:
+        check_choice("backend", self.backend, BACKENDS)
+        check_choice("dtype", self.dtype, ("bfloat16", "float32"))
+        check_choice("format", self.format, FORMATS)
+        for name in ("tp", "streams", "context"):
+            check_at_least(name, getattr(self, name), 1)
