@@ -6,6 +6,7 @@ values after convolution. Block 0 is the null block; padding writes land there.
 """
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +14,24 @@ from torch import Tensor
 from inkling_core.config import InklingConfig
 from inkling_core.parallel import SINGLE, TensorParallel
 from inkling_core.step import Step
+
+
+class KVCache(Protocol):
+    """What attention asks of a cache: the tensors of a layer, and a place for new ones."""
+
+    @property
+    def keys(self) -> Sequence[Tensor]:
+        """Per layer `[P, L, G, H]`."""
+        ...
+
+    @property
+    def values(self) -> Sequence[Tensor]:
+        """Per layer `[P, L, G, H]`."""
+        ...
+
+    def write(self, layer: int, k_TGH: Tensor, v_TGH: Tensor, step: Any) -> None:
+        """Stores this step's keys and values; the cache knows its own kind of step."""
+        ...
 
 
 class TensorKVCache:

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from inkling_core.backend import REFERENCE, Backend, OpContext
 from inkling_core.config import InklingConfig
-from inkling_core.layers.block import Block
 from inkling_core.layers.context import Caches, StepContext
+from inkling_core.layers.decoder_layer import DecoderLayer
 from inkling_core.layers.linear import Weight
 from inkling_core.parallel import SINGLE, TensorParallel
-from inkling_core.step import Step
+from inkling_core.step import PackedStep
 
 
 class Decoder(nn.Module):
@@ -49,7 +49,8 @@ class Decoder(nn.Module):
         self.embed = Weight(rows, config.hidden_size, dtype=dtype)
         self.embed_norm = Weight(config.hidden_size, dtype=dtype)
         self.layers = nn.ModuleList(
-            Block(config, layer, self.ops, tp, dtype) for layer in range(config.num_hidden_layers)
+            DecoderLayer(config, layer, self.ops, tp, dtype)
+            for layer in range(config.num_hidden_layers)
         )
         self.norm = Weight(config.hidden_size, dtype=dtype)
         self.unembed = Weight(rows, config.hidden_size, dtype=dtype)
@@ -89,12 +90,12 @@ class Decoder(nn.Module):
         return self.ops.rms_norm(rows_TD, self.embed_norm.weight, self.config.rms_norm_eps)
 
     @torch.inference_mode()
-    def forward(self, ids_T: Tensor, step: Step, caches: Caches) -> Tensor:
+    def forward(self, ids_T: Tensor, step: PackedStep, caches: Caches) -> Tensor:
         """Processes one step.
 
         Args:
             ids_T: token ids of the packed tokens, padding rows included (any valid id).
-            step: where each token stands.
+            step: where each token stands: a `Step`, or what the back end and caches make of one.
             caches: written in place.
 
         Returns:

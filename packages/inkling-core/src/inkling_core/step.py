@@ -17,11 +17,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 NULL_BLOCK = 0  # the block that absorbs padding writes; never allotted to a request
+
+
+class PackedStep(Protocol):
+    """What the decoder itself reads of a step. The caches and ops of a back end may need more, and
+    then a step of its own kind; without an engine that asks for one, `Step` serves."""
+
+    @property
+    def positions_T(self) -> Tensor:
+        """int64 [T], absolute position of each packed token."""
+        ...
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Q + 1 packed offsets, the first 0."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from inkling_core.conv_state.layout import ConvLayout, Stream
 from inkling_core.conv_state.protocol import ConvPlan, RowReads, RowWrites
+from inkling_core.step import Step
 
 
 class TensorConvStore:
@@ -66,6 +67,10 @@ class TensorConvStore:
             torch.full(shape, float("nan"), dtype=dtype, device=device) for _ in range(num_layers)
         ]
         return cls(rows, layout)
+
+    def plan(self, step: Step) -> ConvPlan:
+        """See ConvStore.plan."""
+        return ConvPlan.from_step(step, self.layout.taps)
 
     def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: ConvPlan) -> Tensor:
         """See ConvStore.exchange."""

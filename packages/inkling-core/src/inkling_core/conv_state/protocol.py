@@ -53,7 +53,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -151,11 +151,19 @@ class ConvPlan:
 class ConvStore(Protocol):
     """Keeper of the rows of one tensor-parallel rank. Rules R1 to R7 above bind it."""
 
-    def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: ConvPlan) -> Tensor:
+    def plan(self, step: Any) -> Any:
+        """What every `exchange` of a step is handed: a ConvPlan, or the index tensors that the
+        store makes of its engine's own kind of step. Called once per step.
+
+        Raises ValueError as `ConvPlan.from_step` does.
+        """
+        ...
+
+    def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: Any) -> Tensor:
         """Write the rows that this step touches; return the history that each request starts from.
 
-        x_TC: [T, C] raw inputs of `stream` in any float dtype, T >= plan.num_tokens; rows past
-        plan.num_tokens are padding. Left unchanged.
+        x_TC: [T, C] raw inputs of `stream` in any float dtype; rows past the step's tokens are
+        padding. Left unchanged. plan: what `plan(step)` returned.
         Returns history_QJC [Q, J, C], oldest first, in the store's dtype. It is the caller's: later
         exchanges do not change it.
         Raises ValueError when C is not the stream's width or x_TC is too short.

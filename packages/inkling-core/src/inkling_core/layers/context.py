@@ -4,21 +4,22 @@ Not a cache and not computed per layer: `StepContext.of` runs once per step.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
-from inkling_core.conv_state.protocol import ConvPlan, ConvStore
-from inkling_core.kv_cache import TensorKVCache
+from inkling_core.conv_state.protocol import ConvStore
+from inkling_core.kv_cache import KVCache
 from inkling_core.ops import query_scale
-from inkling_core.step import Step
+from inkling_core.step import PackedStep
 
 
 @dataclass(frozen=True)
 class Caches:
     """State that outlives a step: paged keys and values, and the conv rows beside them."""
 
-    kv: TensorKVCache
+    kv: KVCache
     conv: ConvStore
 
 
@@ -28,22 +29,21 @@ class StepContext:
 
     Args:
         step: tokens, positions, blocks.
-        plan: which conv rows are read and written, and in which order.
+        plan: the conv store's own plan of the step: which rows are read and written, and when.
         tau_T: float32 query scale of the global layers, None where the model has none.
         caches: read and written in place.
     """
 
-    step: Step
-    plan: ConvPlan
+    step: PackedStep
+    plan: Any
     tau_T: Tensor | None
     caches: Caches
 
     @classmethod
-    def of(cls, config: InklingConfig, step: Step, caches: Caches) -> "StepContext":
-        plan = ConvPlan.from_step(step, config.conv_kernel_size)
+    def of(cls, config: InklingConfig, step: PackedStep, caches: Caches) -> "StepContext":
         tau_T = None
         if config.log_scaling_n_floor is not None:
             tau_T = query_scale(
                 step.positions_T, config.log_scaling_n_floor, config.log_scaling_alpha
             )
-        return cls(step, plan, tau_T, caches)
+        return cls(step, caches.conv.plan(step), tau_T, caches)

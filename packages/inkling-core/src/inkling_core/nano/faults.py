@@ -30,8 +30,8 @@ from inkling_core.conv_state.protocol import ConvPlan, ConvStore
 from inkling_core.embedded import checkpoint_folder
 from inkling_core.generate import BLOCK_SIZE, allocate_caches
 from inkling_core.generate_text import Text
-from inkling_core.layers.block import Block
 from inkling_core.layers.context import Caches
+from inkling_core.layers.decoder_layer import DecoderLayer
 from inkling_core.model import Decoder
 from inkling_core.nano import tasks
 from inkling_core.nano.eval import Exam, exam
@@ -48,6 +48,9 @@ class ForgetfulStore:
     def __init__(self, store: ConvStore) -> None:
         self.store = store
 
+    def plan(self, step: Step) -> ConvPlan:
+        return self.store.plan(step)
+
     def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: ConvPlan) -> Tensor:
         return torch.zeros_like(self.store.exchange(layer, stream, x_TC, plan))
 
@@ -63,10 +66,10 @@ class Fault:
     borrow: str = "none"  # none, all, needle
 
 
-def blocks(decoder: Decoder) -> Iterator[Block]:
+def blocks(decoder: Decoder) -> Iterator[DecoderLayer]:
     """The decoder's layers, typed: a ModuleList says only that they are modules."""
     for layer in decoder.layers:
-        assert isinstance(layer, Block)
+        assert isinstance(layer, DecoderLayer)
         yield layer
 
 

@@ -19,7 +19,7 @@ from inkling_core.layers.short_conv import ShortConv
 from inkling_core.parallel import TensorParallel
 
 
-class Block(nn.Module):
+class DecoderLayer(nn.Module):
     """`[T, D]` -> `[T, D]`. Attributes carry the published names of their tensors."""
 
     def __init__(
