@@ -70,6 +70,7 @@ class BoundOps:
     qkvr_prep: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]
     rel_attention: Callable[..., torch.Tensor]
     router: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    pack_experts: Callable[..., tuple[torch.Tensor, torch.Tensor]]
     experts: Callable[..., torch.Tensor]
     shared_experts: Callable[..., torch.Tensor]
     logits: Callable[..., torch.Tensor]

@@ -16,7 +16,8 @@ from inkling_core.backend import REFERENCE, Backend, OpContext
 from inkling_core.config import InklingConfig
 from inkling_core.layers.context import Caches, StepContext
 from inkling_core.layers.decoder_layer import DecoderLayer
-from inkling_core.layers.linear import Weight
+from inkling_core.layers.linear import Weight, frozen
+from inkling_core.layers.moe import MoE
 from inkling_core.parallel import SINGLE, TensorParallel
 from inkling_core.step import PackedStep
 
@@ -74,11 +75,13 @@ class Decoder(nn.Module):
                 )
             else:
                 owner, _, leaf = name.rpartition(".")
-                value = nn.Parameter(tensor.to(parameter.dtype), requires_grad=False)
-                setattr(self.get_submodule(owner), leaf, value)
+                setattr(self.get_submodule(owner), leaf, frozen(tensor.to(parameter.dtype)))
         problems += [f"{name}: missing" for name in expected]
         if problems:
             raise ValueError("weights do not fit the decoder:\n  " + "\n  ".join(problems))
+        for module in self.modules():
+            if isinstance(module, MoE):
+                module.pack_weights()
         return self
 
     def embed_tokens(self, ids_T: Tensor) -> Tensor:

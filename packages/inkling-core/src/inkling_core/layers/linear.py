@@ -9,9 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
+def frozen(value: Tensor) -> nn.Parameter:
+    """A parameter that holds `value`; nothing is trained here."""
+    return nn.Parameter(value, requires_grad=False)
+
+
 def parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
     """A frozen parameter without storage."""
-    return nn.Parameter(torch.empty(shape, dtype=dtype, device="meta"), requires_grad=False)
+    return frozen(torch.empty(shape, dtype=dtype, device="meta"))
 
 
 class Weight(nn.Module):

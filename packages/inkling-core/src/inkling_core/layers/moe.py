@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from inkling_core.backend import BoundOps
 from inkling_core.config import InklingConfig
-from inkling_core.layers.linear import parameter
+from inkling_core.layers.linear import frozen, parameter
 from inkling_core.parallel import TensorParallel
 
 
@@ -57,6 +57,15 @@ class MoE(nn.Module):
         self.shared_experts = SharedExperts(config, width, dtype)
         self.num_chosen, self.num_shared = config.num_experts_per_tok, config.n_shared_experts
         self.route_scale, self.ops, self.tp = config.route_scale, ops, tp
+
+    def pack_weights(self) -> None:
+        """Puts loaded expert weights into the back end's layout; one tensor exists twice at most
+        for a moment."""
+        pack, routed, shared = self.ops.pack_experts, self.experts, self.shared_experts
+        w13, w2 = pack(routed.w13_weight, routed.w2_weight)
+        routed.w13_weight, routed.w2_weight = frozen(w13), frozen(w2)
+        w13, w2 = pack(shared.shared_w13_weight, shared.shared_w2_weight)
+        shared.shared_w13_weight, shared.shared_w2_weight = frozen(w13), frozen(w2)
 
     def forward(self, x_TD: Tensor) -> Tensor:
         gate, routed, shared = self.gate, self.experts, self.shared_experts

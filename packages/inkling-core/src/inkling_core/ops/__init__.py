@@ -11,7 +11,7 @@ Shape legend, used in the whole repository:
 """
 
 from inkling_core.ops.activation import silu_and_mul
-from inkling_core.ops.experts import experts, shared_experts
+from inkling_core.ops.experts import experts, pack_experts, shared_experts
 from inkling_core.ops.logits import logits
 from inkling_core.ops.norm import rms_norm
 from inkling_core.ops.qkvr_prep import QkvrWeights, qkvr_prep, query_scale
@@ -23,6 +23,7 @@ __all__ = [
     "QkvrWeights",
     "experts",
     "logits",
+    "pack_experts",
     "qkvr_prep",
     "query_scale",
     "rel_attention",

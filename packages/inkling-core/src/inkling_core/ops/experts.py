@@ -4,6 +4,9 @@ Not the router. Both use the interleaved `w13` layout; they differ in where the 
 
     routed:  y = sum_k  weight_k * w2(silu(gate) * up)      weight after w2, sum in model dtype
     shared:  y = sum_s  w2(gamma_s * silu(gate) * up)       gamma before w2, sum in float32
+
+A back end may keep the weights in a layout of its kernel's; `pack_experts` makes it, once, after
+loading, and its `experts` and `shared_experts` read it.
 """
 
 import torch
@@ -11,6 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from inkling_core.ops.activation import silu_and_mul
+
+
+def pack_experts(w13_ECD: Tensor, w2_EDI: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights as this back end's expert ops read them; here as published, nothing copied.
+
+    Args:
+        w13_ECD: `[E, 2I, D]`, rows interleaved.
+        w2_EDI: `[E, D, I]`.
+    """
+    return w13_ECD, w2_EDI
 
 
 def experts(

@@ -167,8 +167,9 @@ def _backend(name: str) -> Any:
 
     if name == "reference":
         return REFERENCE
-    from inkling_core.serving.cpu import CPU
+    from inkling_core.serving.cpu import CPU, kernels
 
+    logger.info("CPU kernels: %s", kernels.load())
     return CPU
 
 

@@ -1,12 +1,11 @@
 """The CPU back end: ops under the names and signatures of `inkling_core.ops`, made for serving.
 
 Not a definition: every function here is held to its namesake in `inkling_core.ops` by tests. What
-is absent (router, logits, activation, shared experts, query scale) is the reference's, which costs
-the same here.
+is absent (router, logits, activation, query scale) is the reference's, which costs the same here.
 """
 
 from inkling_core.backend import YES, Backend, OpContext, Verdict, no
-from inkling_core.serving.cpu.experts import experts
+from inkling_core.serving.cpu.experts import experts, pack_experts, shared_experts
 from inkling_core.serving.cpu.norm import rms_norm
 from inkling_core.serving.cpu.qkvr_prep import qkvr_prep
 from inkling_core.serving.cpu.rel_attention import rel_attention
@@ -23,7 +22,9 @@ _OPS = {
     "short_conv": short_conv,
     "qkvr_prep": qkvr_prep,
     "rel_attention": rel_attention,
+    "pack_experts": pack_experts,
     "experts": experts,
+    "shared_experts": shared_experts,
 }
 
 CPU = Backend("cpu", _OPS, dict.fromkeys(_OPS, _on_cpu))
