@@ -39,7 +39,10 @@ CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 READY_SECONDS = 1200  # about 40 are usual on two idle cores
 REPORTS = ROOT / ".nox" / "reports"
 
-OURS = ("-e", "packages/inkling-parsers", "-e", "packages/inkling-core")
+OURS = (
+    *("-e", "packages/inkling-parsers", "-e", "packages/inkling-core"),
+    *("-e", "packages/inkling-hpu"),  # adds commands; inside vLLM it wakes up on a Gaudi only
+)
 REASONS = (  # what pip's last lines mean for the user
     (r"No space left", "the disk is full"),
     (

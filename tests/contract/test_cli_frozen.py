@@ -1,4 +1,5 @@
-"""The command line is an interface: commands, settings and defaults change on purpose only.
+"""The command line is an interface: commands, settings and defaults change on purpose only; those
+that inkling-hpu adds among them.
 
 To change it on purpose:  python tests/contract/test_cli_frozen.py  and read the diff of cli.json.
 """
@@ -7,7 +8,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from inkling_core.cli.commands import BUILT_IN, ELSEWHERE
+from inkling_core.cli.commands import ELSEWHERE, composed
 from inkling_core.cli.compose import groups
 
 FROZEN = Path(__file__).with_name("cli.json")
@@ -16,7 +17,7 @@ FROZEN = Path(__file__).with_name("cli.json")
 def interface() -> dict:
     """Everything that a user can type."""
     commands = {}
-    for name, command in BUILT_IN.items():
+    for name, command in composed().items():
         fields = dataclasses.fields(command.settings())
         commands[name] = {
             "settings": {field.name: f"{field.type} = {field.default!r}" for field in fields},

@@ -1,4 +1,5 @@
-"""conf/: every option of every group composes with every command that uses the group."""
+"""conf/, here and in inkling-hpu: every option of every group composes with every command that uses
+the group."""
 
 import os
 from functools import cache
@@ -8,19 +9,21 @@ import pytest
 from omegaconf import OmegaConf
 
 from inkling_core.cli import compose
-from inkling_core.cli.commands import BUILT_IN
+from inkling_core.cli.commands import composed
 from inkling_core.cli.schema import field_names, settings_from
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
+ROOT = Path(__file__).resolve().parents[2]
+CONFS = (ROOT / "conf", ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "conf")
+COMMANDS = composed()
 
 
 @cache
 def groups_of(name):
-    return compose.groups(BUILT_IN[name])
+    return compose.groups(COMMANDS[name])
 
 
 def options():
-    for name in BUILT_IN:
+    for name in COMMANDS:
         for group, found in groups_of(name).items():
             for option in found:
                 yield pytest.param(name, group, option, id=f"{name}-{group}-{option}")
@@ -29,7 +32,7 @@ def options():
 @pytest.mark.parametrize(("name", "group", "option"), list(options()))
 def test_an_option_composes_to_settings(name, group, option, monkeypatch):
     monkeypatch.setenv("INKLING_CHECKPOINT", "somewhere")
-    command = BUILT_IN[name]
+    command = COMMANDS[name]
     config = compose.compose(command, [f"{group}={option}"])
     values = {
         key: "given" if OmegaConf.is_missing(config, key) else config[key]
@@ -42,15 +45,15 @@ def test_an_option_composes_to_settings(name, group, option, monkeypatch):
 
 def test_every_file_is_reached():
     """No option, and no command's file, that nothing composes."""
-    used = {f"{command.config}.yaml" for command in BUILT_IN.values()}
-    for name in BUILT_IN:
+    used = {f"{command.config}.yaml" for command in COMMANDS.values()}
+    for name in COMMANDS:
         for group, found in groups_of(name).items():
             used |= {os.path.join(group, f"{option}.yaml") for option in found}
-    assert {str(path.relative_to(CONF)) for path in CONF.rglob("*.yaml")} == used
+    assert {str(path.relative_to(conf)) for conf in CONFS for path in conf.rglob("*.yaml")} == used
 
 
 def test_every_option_explains_itself():
-    for path in CONF.rglob("*.yaml"):
+    for path in [path for conf in CONFS for path in conf.rglob("*.yaml")]:
         lines = path.read_text().splitlines()
         comment = lines[1] if lines[0].startswith("# @package") else lines[0]
         assert comment.startswith("# "), f"{path}: say in a comment what it is for"

@@ -126,6 +126,12 @@ def from_packages() -> dict[str, EntryPoint]:
     return {point.name: point for point in found if point.name not in BUILT_IN}
 
 
+def composed() -> dict[str, Command]:
+    """Every command whose settings Hydra composes: ours, then those of installed packages."""
+    added = {name: point.load() for name, point in from_packages().items()}
+    return {**BUILT_IN, **{name: it for name, it in added.items() if isinstance(it, Command)}}
+
+
 def load(path: str) -> Any:
     """`package.module:attribute` imported."""
     module, _, attribute = path.partition(":")
