@@ -70,7 +70,9 @@ def print_tables(console: Console, title: str, columns: Mapping[str, Counted]) -
 
 def print_detail(console: Console, counted: Counted) -> None:
     """Every op by name: where it is issued, how often, bytes."""
-    table = _table("ops by name", ["layer kind", "part", "op"], ["ops", "all-reduces", "views", "MB"])
+    table = _table(
+        "ops by name", ["layer kind", "part", "op"], ["ops", "all-reduces", "views", "MB"]
+    )
     order = {name: place for place, name in enumerate(counted.kinds)}
 
     def rank(row: tuple[Key, Sums]) -> tuple[int, str, int]:
