@@ -59,8 +59,7 @@ class MoE(nn.Module):
         self.route_scale, self.ops, self.tp = config.route_scale, ops, tp
 
     def pack_weights(self) -> None:
-        """Puts loaded expert weights into the back end's layout; one tensor exists twice at most
-        for a moment."""
+        """Puts loaded expert weights into the back end's layout, one tensor after the other."""
         pack, routed, shared = self.ops.pack_experts, self.experts, self.shared_experts
         w13, w2 = pack(routed.w13_weight, routed.w2_weight)
         routed.w13_weight, routed.w2_weight = frozen(w13), frozen(w2)
