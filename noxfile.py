@@ -148,9 +148,22 @@ def pythons(session: nox.Session, version: str) -> None:
 @nox.session(default=False, venv_backend="none")
 def bench(session: nox.Session) -> None:
     """Speed, printed only where the parity of the same thing is green in the same run."""
-    python, owner = bootstrap.environment("serve"), bootstrap.environment("oracle")
-    session.run(str(python), "benchmarks/serving_throughput.py", external=True)
-    session.run(str(python), "benchmarks/parsers.py", "--tml-python", str(owner), external=True)
+    python = str(bootstrap.environment("serve"))
+    beside, owner = (str(bootstrap.environment(name)) for name in ("ref", "oracle"))
+    throughput = "benchmarks/serving_throughput.py"
+    session.run(python, throughput, "--transformers-python", beside, external=True)
+    session.run(python, "benchmarks/parsers.py", "--tml-python", owner, external=True)
+
+
+@nox.session(default=False, venv_backend="none")
+def heldout(session: nox.Session) -> None:
+    """inkling-nano in full: 300 served answers a task against the reference, then `inkling eval`."""
+    served = f"{SERVER_TESTS}/test_serving_nano.py"
+    python = str(bootstrap.environment("serve"))
+    command = report("heldout", served, "-k", "held_out")
+    session.run(python, *command, external=True, env={**ONE_THREAD, "INKLING_HELDOUT_CASES": "300"})
+    command = [python, "-m", "inkling_core.cli.main", "eval", *session.posargs]
+    session.run(*command, external=True)
 
 
 @nox.session(default=False)
