@@ -157,7 +157,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(default=False, venv_backend="none")
 def heldout(session: nox.Session) -> None:
-    """inkling-nano in full: 300 served answers a task against the reference, then `inkling eval`."""
+    """inkling-nano in full: 300 served answers a task held to the reference, `inkling eval`."""
     served = f"{SERVER_TESTS}/test_serving_nano.py"
     python = str(bootstrap.environment("serve"))
     command = report("heldout", served, "-k", "held_out")
