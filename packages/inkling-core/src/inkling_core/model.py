@@ -79,10 +79,15 @@ class Decoder(nn.Module):
         problems += [f"{name}: missing" for name in expected]
         if problems:
             raise ValueError("weights do not fit the decoder:\n  " + "\n  ".join(problems))
+        self.pack_weights()
+        return self
+
+    def pack_weights(self) -> None:
+        """Puts the experts into the back end's layout, once; `load_weights` has done so. Works on
+        the meta device too, where nothing is ever loaded."""
         for module in self.modules():
             if isinstance(module, MoE):
                 module.pack_weights()
-        return self
 
     def embed_tokens(self, ids_T: Tensor) -> Tensor:
         """`[T]` ids -> `[T, D]` normed embeddings; each rank owns a range of rows."""

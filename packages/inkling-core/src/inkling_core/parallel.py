@@ -24,16 +24,24 @@ class TensorParallel:
         size: number of ranks.
         all_reduce: sums a tensor over the ranks.
         all_gather: concatenates the last dimension over the ranks, in rank order.
+        single_reduce: whether `reduce_sum` adds before it reduces.
     """
 
     rank: int = 0
     size: int = 1
     all_reduce: Callable[[Tensor], Tensor] = _identity
     all_gather: Callable[[Tensor], Tensor] = _identity
+    single_reduce: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {self.rank} is outside 0..{self.size - 1}")
+
+    def reduce_sum(self, a: Tensor, b: Tensor) -> Tensor:
+        """The sum of two partial sums over all ranks: one collective, or one for each of them."""
+        if self.single_reduce:
+            return self.all_reduce(a + b)
+        return self.all_reduce(a) + self.all_reduce(b)
 
     def shard(self, count: int, what: str) -> int:
         """Number of `what` per rank. Raises ValueError where `count` does not divide."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from inkling_hpu.step import BlockList, ConvRows, DecodeKeys, HpuStep, PrefillKeys
-from inkling_hpu.switches import Switches
+from inkling_hpu.switches import DEFAULTS, Switches
 
 Table = Sequence[int]
 
@@ -50,7 +50,7 @@ def build_prefill(
     num_context_blocks: int,
     block_size: int,
     pad_block: int,
-    switches: Switches = Switches(),  # noqa: B008 - frozen, so one default serves all calls
+    switches: Switches = DEFAULTS,
     device: torch.device | str | None = None,
 ) -> HpuStep:
     """A prefill step of up to `num_rows` requests in buckets of `row_length` new tokens and
@@ -94,7 +94,7 @@ def build_decode(
     window: int,
     block_size: int,
     pad_block: int,
-    switches: Switches = Switches(),  # noqa: B008 - frozen, so one default serves all calls
+    switches: Switches = DEFAULTS,
     device: torch.device | str | None = None,
 ) -> HpuStep:
     """A decode step of up to `num_rows` requests, one new token each, in a bucket of `num_blocks`

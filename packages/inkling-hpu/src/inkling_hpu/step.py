@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
-from inkling_hpu.switches import Switches
+from inkling_hpu.switches import DEFAULTS, Switches
 
 Value = TypeVar("Value")
 
@@ -106,7 +105,7 @@ class HpuStep:
     rows: ConvRows
     keys: PrefillKeys | DecodeKeys
     block_size: int
-    switches: Switches = Switches()
+    switches: Switches = DEFAULTS
     _made: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,9 +154,3 @@ class HpuStep:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-
-def require_int64(name: str, tensor: Tensor) -> None:
-    """ValueError unless `tensor` is int64: narrower block ids overflow as slots."""
-    if tensor.dtype != torch.int64:
-        raise ValueError(f"{name} is {tensor.dtype}, must be torch.int64: cast it with .long()")

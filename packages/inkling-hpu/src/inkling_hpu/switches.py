@@ -60,6 +60,9 @@ class Switches:
         return {VARIABLES[f.name]: str(int(getattr(self, f.name))) for f in fields(self)}
 
 
+DEFAULTS = Switches()
+"""What runs where nobody sets anything."""
+
 VARIABLES = {
     "local_window_prefill": "INKLING_LOCAL_WINDOW_PREFILL",
     "single_reduce": "INKLING_MOE_SINGLE_REDUCE",

@@ -81,4 +81,4 @@ class MoE(nn.Module):
         shared_TD = self.ops.shared_experts(
             x_TD, gamma_TS, shared.shared_w13_weight, shared.shared_w2_weight
         )
-        return self.tp.all_reduce(out_TD + shared_TD)
+        return self.tp.reduce_sum(out_TD, shared_TD)
