@@ -87,7 +87,7 @@ def test_printed_tables(
 
 
 def test_printed_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(settings(json=True)) == 0
+    assert run(settings(format="json")) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["disk_bytes"] == 531_912_898_740
     assert printed["card_bytes"]["8"] == checkpoint_info("inkling_small").card_bytes[8]

@@ -29,6 +29,7 @@ MISTAKES = [
     ("serve +foo=1", "no setting 'foo'"),
     ("serve prefix_caching=maybe", "prefix_caching: Value 'maybe'"),
     ("serve model=inkling", "missing checkpoint=..."),
+    ("checkpoint info format=jsn", "did you mean 'json'?"),
     ("logits", "missing out=..."),
     ("generate", "missing prompt=..."),
     ("generate max_tokns=5 hi", "did you mean 'max_tokens'?"),

@@ -129,16 +129,17 @@ class CheckpointInfoSettings:
     inkling_small).
     tensor_parallel: number of cards that the bytes per card are given for.
     tensors: list each tensor with its shape, dtype and rule.
-    json: print one JSON object in place of tables.
+    format: table, or json for one JSON object.
     """
 
     checkpoint: str = "nano"
     tensor_parallel: int = 8
     tensors: bool = False
-    json: bool = False
+    format: str = "table"
 
     def __post_init__(self) -> None:
         check_at_least("tensor_parallel", self.tensor_parallel, 1)
+        check_choice("format", self.format, ("table", "json"))
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def run(settings: CheckpointInfoSettings) -> int:
     """`inkling checkpoint info`: tables on standard output, or one JSON object."""
     source = _source(settings.checkpoint)
     info = checkpoint_info(source, None if settings.checkpoint in PRESETS else settings.checkpoint)
-    if settings.json:
+    if settings.format == "json":
         json.dump(info.to_dict(), sys.stdout, indent=2)
         print()
         return 0
