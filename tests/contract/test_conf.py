@@ -13,7 +13,10 @@ from inkling_core.cli.commands import composed
 from inkling_core.cli.schema import field_names, settings_from
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFS = (ROOT / "conf", ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "conf")
+CONFS = (
+    ROOT / "conf",
+    ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "counter" / "conf",
+)
 COMMANDS = composed()
 
 

@@ -128,7 +128,13 @@ from dataclasses import dataclass
 from inkling_core.cli.commands import Command
 
 ORBIT = Command(
-    "far orbit", "far_orbit", "goes round", "inkling_far:Orbit", "inkling_far:run", ("inkling far",)
+    "far orbit",
+    "far_orbit",
+    "goes round",
+    "inkling_far:Orbit",
+    "inkling_far:run",
+    ("inkling far orbit",),
+    conf="inkling_far.own",
 )
 
 
@@ -137,9 +143,11 @@ class Orbit:
     '''Settings of `inkling far orbit`.
 
     turns: how many times.
+    model: a plain setting here, a config group of ours elsewhere.
     '''
 
     turns: int = 1
+    model: str = "moon"
 
 
 def run(settings):
@@ -161,7 +169,9 @@ def far(tmp_path):
     (package / "__init__.py").write_text(FAR_PACKAGE)
     (package / "conf" / "__init__.py").write_text("")
     (package / "conf" / "profile" / "far.yaml").write_text("# @package _global_\nmax_num_seqs: 7\n")
-    (package / "conf" / "far_orbit.yaml").write_text(
+    (package / "own").mkdir()
+    (package / "own" / "__init__.py").write_text("")
+    (package / "own" / "far_orbit.yaml").write_text(
         "defaults:\n  - schema/far_orbit\n  - _self_\nturns: 2\n"
     )
     info = tmp_path / "inkling_far-0.1.dist-info"
@@ -200,10 +210,10 @@ def test_other_packages_add_commands_and_config_groups(far):
 
 
 def test_a_command_of_another_package_is_composed_like_ours(far):
-    lines = ("far orbit", "far orbit turns=5", "far orbit tunrs=5", "far orbt", "far orbit --help")
-    done = far_runs(far, *lines)
-    assert "orbit Orbit(turns=2)\n4\n" in done.stdout
-    assert "orbit Orbit(turns=5)\n4\n" in done.stdout
+    lines = ("far orbit", "far orbit turns=5 model=mars", "far orbit tunrs=5", "far orbt")
+    done = far_runs(far, *lines, "far orbit --help")
+    assert "orbit Orbit(turns=2, model='moon')\n4\n" in done.stdout
+    assert "orbit Orbit(turns=5, model='mars')\n4\n" in done.stdout
     assert "inkling far orbit: no setting 'tunrs'; did you mean 'turns'?" in done.stderr
     assert "did you mean 'orbit'?" in done.stderr
-    assert "turns=2  how many times." in done.stdout
+    assert "turns=2" in done.stdout and "  how many times." in done.stdout

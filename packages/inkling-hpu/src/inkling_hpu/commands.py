@@ -17,4 +17,5 @@ BENCH_OPS = Command(
         "inkling bench ops streams=16 context=262144 format=json",
         "inkling bench ops switches=none compare=false detail=true",
     ),
+    conf="inkling_hpu.counter.conf",
 )

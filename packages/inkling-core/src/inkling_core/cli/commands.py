@@ -16,14 +16,17 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 GROUP = "inkling.commands"
+CONF = "inkling_core.conf"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command whose settings Hydra composes from `conf/<config>.yaml`.
+    """A command whose settings Hydra composes from `<config>.yaml` of the package `conf`.
 
     name: as typed, words apart by one space; summary: one line for the list; text: the setting that
-    takes free text from the command line, if any; examples: command lines that a newcomer can copy.
+    takes free text from the command line, if any; examples: command lines that a newcomer can copy;
+    conf: ours, which other packages extend, or a package of the command's own, where a setting may
+    have the name of one of our config groups.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Command:
     run_path: str
     examples: tuple[str, ...]
     text: str | None = None
+    conf: str = CONF
 
     def settings(self) -> type:
         """The settings class. Imports its module, which must not need torch."""

@@ -4,8 +4,8 @@ Not the work: Hydra's own machinery only composes and answers `--cfg`, `--info`,
 `--shell-completion`; the command's function is called after Hydra has returned, so that no job
 directory, logging set-up or error page of Hydra's surrounds it.
 
-Other packages add config groups through the entry-point group `inkling.conf` (a package with YAML
-files, for example `inkling_hpu = "inkling_hpu.conf"`), which one SearchPathPlugin reads.
+Other packages add config groups to ours through the entry-point group `inkling.conf` (a package
+with YAML files, for example `inkling_hpu = "inkling_hpu.conf"`), which one SearchPathPlugin reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from inkling_core.cli import schema
 from inkling_core.cli.arguments import Arguments
-from inkling_core.cli.commands import Command
+from inkling_core.cli.commands import CONF, Command
 from inkling_core.cli.mistakes import (
     UsageError,
     explain,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 CONF_GROUP = "inkling.conf"
-CONF = "pkg://inkling_core.conf"
 
 # No outputs/ folder, no change of directory, no logging set-up: this is a tool, not an experiment.
 QUIET = (
@@ -54,6 +53,8 @@ def prepare(command: Command) -> None:
 
     class InstalledConf(SearchPathPlugin):
         def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+            if all(item.path != f"pkg://{CONF}" for item in search_path.get_path()):
+                return  # the command has a configuration of its own
             for point in entry_points(group=CONF_GROUP):
                 search_path.append(provider=point.name, path=f"pkg://{point.value}")
 
@@ -103,7 +104,7 @@ def _initialized(command: Command) -> Iterator[None]:
     with warnings.catch_warnings():
         # hydra-core 1.3 warns about its own use of importlib.resources on newer Pythons
         warnings.simplefilter("ignore", DeprecationWarning)
-        with initialize_config_module(CONF.removeprefix("pkg://"), version_base="1.3"):
+        with initialize_config_module(command.conf, version_base="1.3"):
             yield
 
 
@@ -112,7 +113,8 @@ def _run_hydra(command: Command, arguments: Sequence[str]) -> DictConfig | None:
 
     composed: list[DictConfig] = []
     prepare(command)
-    run = hydra.main(version_base="1.3", config_path=CONF, config_name=command.config)(
+    path = f"pkg://{command.conf}"
+    run = hydra.main(version_base="1.3", config_path=path, config_name=command.config)(
         composed.append
     )
     with _explained(command), _argv([f"inkling {command.name}", *arguments]):

@@ -10,7 +10,7 @@
     decode_step.py the decoder that the plugin serves, on the meta device, and one decode step of it
     settings.py, command.py, report.py   the command
 
-Not a measurement: no clock and no Gaudi is involved. On Gaudi 2 a decode step is bound by the number
-of its ops and collectives, which is why the number is worth keeping small; what an op costs is not
-known here. Counts compare within one rule only (docs/backends/hpu-op-count.md).
+Not a measurement: no clock and no Gaudi is involved. On Gaudi 2 a decode step is bound by the
+number of its ops and collectives, which is why the number is worth keeping small; what an op costs
+is not known here. Counts compare within one rule only (docs/backends/hpu-op-count.md).
 """

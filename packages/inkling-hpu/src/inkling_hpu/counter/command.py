@@ -35,22 +35,17 @@ COMPARED = {  # column -> single_reduce, step_hoist
 def run(settings: BenchOpsSettings) -> int:
     """Tables or one JSON object on standard output; the JSON has the columns of the comparison
     under `columns`."""
-    config, chosen = config_of(settings.model), switches_of(settings, os.environ)
-    wanted = {"chosen": chosen, **_compared(chosen)} if settings.compare else {"chosen": chosen}
-    dtype = getattr(torch, settings.dtype)
-
-    def counted(switches: Switches) -> Counted:
-        return count_decode(
-            config, dtype, settings.tp, settings.streams, settings.context, switches
-        )
-
-    columns = {name: counted(switches) for name, switches in wanted.items()}
-    first = columns.pop("chosen")
+    chosen = switches_of(settings, os.environ)
+    wanted = _compared(chosen) if settings.compare else {}
+    counted = {it: _count(settings, it) for it in {chosen, *wanted.values()}}
+    first = counted[chosen]
+    columns = {name: counted[switches] for name, switches in wanted.items()}
     if settings.format == "json":
         print(json.dumps(_document(settings, first, columns), indent=1))
         return 0
     console = Console()
-    print_tables(console, _title(settings), columns or {"ops": first})
+    console.print(_title(settings), highlight=False)
+    print_tables(console, columns or {"count": first})
     if settings.detail:
         print_detail(console, first)
     return 0
@@ -84,6 +79,17 @@ def switches_of(settings: BenchOpsSettings, environment: Mapping[str, str]) -> S
                 "unset the variable or give the same value"
             )
     return replace(outside, **given)
+
+
+def _count(settings: BenchOpsSettings, switches: Switches) -> Counted:
+    return count_decode(
+        config_of(settings.model),
+        getattr(torch, settings.dtype),
+        settings.tp,
+        settings.streams,
+        settings.context,
+        switches,
+    )
 
 
 def _compared(chosen: Switches) -> dict[str, Switches]:

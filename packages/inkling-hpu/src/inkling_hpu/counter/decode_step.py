@@ -1,6 +1,6 @@
 """One decode step of the decoder that the plugin serves, run and counted without a device.
 
-    build_decoder (the plugin's own)  ->  ids, HpuStep, caches of the right shapes  ->  forward + logits
+    build_decoder (the plugin's own)  ->  ids, HpuStep, caches by shape  ->  forward and logits
 
 Everything lies on the meta device: shapes and dtypes, no numbers, no memory. The count therefore
 depends on nothing but the model, its switches and the shapes. Sampling, the scheduler and the
@@ -24,8 +24,8 @@ from inkling_hpu.counter.layer_kinds import LayerKinds, layers_by_kind
 from inkling_hpu.counter.mode import OpCounter
 from inkling_hpu.counter.parts import place_of_caller
 from inkling_hpu.counter.report import Counted
-from inkling_hpu.decoder import build_decoder
 from inkling_hpu.kv_cache import HpuKVCache
+from inkling_hpu.serving_model import build_decoder
 from inkling_hpu.step import HpuStep
 from inkling_hpu.switches import Switches
 
@@ -58,9 +58,9 @@ def count_decode(
 
     Raises ValueError where `tp` does not divide the model.
     """
-    decoder = build_decoder(config, dtype, tp, switches)
-    inputs = decode_inputs(config, dtype, tp, streams, context, switches)
-    return count_step(decoder, inputs)
+    decoder = build_decoder(config, dtype, 0, tp, switches)
+    decoder.load_weights(list(decoder.named_parameters()))  # as after a load: experts are packed
+    return count_step(decoder, decode_inputs(decoder, streams, context, switches))
 
 
 def count_step(decoder: Decoder, inputs: DecodeInputs) -> Counted:
@@ -71,21 +71,13 @@ def count_step(decoder: Decoder, inputs: DecodeInputs) -> Counted:
     return Counted(layers_by_kind(decoder.config), counter.tally)
 
 
-def decode_inputs(
-    config: InklingConfig,
-    dtype: torch.dtype,
-    tp: int,
-    streams: int,
-    context: int,
-    switches: Switches,
-) -> DecodeInputs:
+def decode_inputs(decoder: Decoder, streams: int, context: int, switches: Switches) -> DecodeInputs:
     """`streams` requests of `context` tokens each, every one in blocks of its own."""
-    each = -(-context // BLOCK_SIZE)
+    config, each = decoder.config, -(-context // BLOCK_SIZE)
     pad_block = streams * each + 1  # ids 1 .. streams * each are the requests'
-    tables = [range(1 + q * each, 1 + (q + 1) * each) for q in range(streams)]
     step = build_decode(
         [context - 1] * streams,
-        tables,
+        [range(1 + q * each, 1 + (q + 1) * each) for q in range(streams)],
         num_rows=streams,
         num_blocks=streams * each,
         window=config.sliding_window,
@@ -94,19 +86,10 @@ def decode_inputs(
         switches=switches,
         device=META,
     )
-    ids_T = torch.empty(streams, dtype=torch.int64, device=META)
-    return DecodeInputs(ids_T, step, _caches(config, dtype, tp, pad_block))
-
-
-def _caches(config: InklingConfig, dtype: torch.dtype, tp: int, pad_block: int) -> Caches:
-    layout = ConvLayout.from_config(config, tp)
-    layers = range(config.num_hidden_layers)
-    slots = (pad_block + 1) * BLOCK_SIZE
-    pages = [
-        torch.empty(
-            slots, max(1, config.kv_heads(layer) // tp), config.head_dim, dtype=dtype, device=META
-        )
-        for layer in layers
-    ]
-    rows = HpuConvStore.allocate(layout, len(layers), pad_block, dtype, META)
-    return Caches(HpuKVCache(pages, pages, BLOCK_SIZE), rows)
+    layout = ConvLayout.from_config(config, decoder.tp.size)
+    layers = config.num_hidden_layers
+    caches = Caches(
+        HpuKVCache.allocate(config, pad_block, BLOCK_SIZE, decoder.dtype, decoder.tp, META),
+        HpuConvStore.allocate(layout, layers, pad_block, decoder.dtype, META),
+    )
+    return DecodeInputs(torch.empty(streams, dtype=torch.int64, device=META), step, caches)

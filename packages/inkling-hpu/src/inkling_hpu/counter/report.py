@@ -61,31 +61,30 @@ def as_dict(counted: Counted) -> dict[str, Any]:
     }
 
 
-def print_tables(console: Console, title: str, columns: Mapping[str, Counted]) -> None:
-    """Totals, layer kinds and parts of every column side by side; `title` heads the first."""
-    console.print(_totals(title, columns))
+def print_tables(console: Console, columns: Mapping[str, Counted]) -> None:
+    """Totals, layer kinds and parts of every column side by side."""
+    console.print(_totals(columns))
     console.print(_by_kind(columns))
     console.print(_by_part(columns))
 
 
 def print_detail(console: Console, counted: Counted) -> None:
-    """Every op by name: where it is issued, how often, bytes."""
-    table = _table(
-        "ops by name", ["layer kind", "part", "op"], ["ops", "all-reduces", "views", "MB"]
-    )
+    """Every op by name, views left out: where it is issued, how often, bytes."""
+    table = _table(["layer kind", "part", "op"], ["ops", "all-reduces", "MB"])
     order = {name: place for place, name in enumerate(counted.kinds)}
 
     def rank(row: tuple[Key, Sums]) -> tuple[int, str, int]:
         return order[row[0].kind], row[0].part, -row[1].ops
 
     for key, sums in sorted(counted.tally.rows.items(), key=rank):
-        counts = (sums.ops, sums.all_reduces, sums.views)
-        table.add_row(*key, *map(str, counts), f"{sums.bytes / 1e6:,.2f}")
+        if sums.ops or sums.all_reduces:
+            megabytes = (sums.bytes + sums.all_reduce_bytes) / 1e6
+            table.add_row(*key, str(sums.ops), str(sums.all_reduces), f"{megabytes:,.2f}")
     console.print(table)
 
 
-def _totals(title: str, columns: Mapping[str, Counted]) -> Table:
-    table = _table(title, ["one decode step"], list(columns))
+def _totals(columns: Mapping[str, Counted]) -> Table:
+    table = _table(["one decode step"], list(columns))
     totals = [counted.tally.total() for counted in columns.values()]
     for label, name in (("ops", "ops"), ("all-reduces", "all_reduces"), ("views", "views")):
         table.add_row(label, *(f"{getattr(total, name):,}" for total in totals))
@@ -94,7 +93,7 @@ def _totals(title: str, columns: Mapping[str, Counted]) -> Table:
 
 
 def _by_kind(columns: Mapping[str, Counted]) -> Table:
-    table = _table("ops + all-reduces of one layer", ["layer kind", "layers"], list(columns))
+    table = _table(["ops + all-reduces of one layer", "layers"], list(columns))
     first = next(iter(columns.values()))
     for kind in first.kinds:
         layers = first.layers.get(kind, 1)
@@ -109,15 +108,15 @@ def _per_layer(sums: Sums, layers: int) -> str:
 
 
 def _by_part(columns: Mapping[str, Counted]) -> Table:
-    table = _table("ops by part", ["part"], list(columns))
+    table = _table(["ops by part"], list(columns))
     parts = list(dict.fromkeys(part for counted in columns.values() for part in counted.parts))
     for part in parts:
         table.add_row(part, *(f"{counted.part(part).ops:,}" for counted in columns.values()))
     return table
 
 
-def _table(title: str, left: list[str], right: list[str]) -> Table:
-    table = Table(title=title, title_justify="left")
+def _table(left: list[str], right: list[str]) -> Table:
+    table = Table()
     for heading in left:
         table.add_column(heading)
     for heading in right:

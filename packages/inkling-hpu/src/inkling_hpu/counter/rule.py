@@ -1,10 +1,10 @@
 """What one op is.
 
-    weight 1     every call that reaches the dispatcher of torch below its composite ops: casts, copies,
-                 in-place ops and fills too
+    weight 1     every call that reaches the dispatcher of torch below its composite ops, casts,
+                 copies, in-place ops and fills among them
     weight 0     views, and tensors that are made without being written (FREE)
-    weight 1     the marker ops of `inkling_hpu.markers`, whatever their torch bodies do: Gaudi has a
-                 kernel for each. `all_reduce` is counted in a column of its own
+    weight 1     the marker ops of `inkling_hpu.markers`, whatever their torch bodies do: Gaudi has
+                 a kernel for each. `all_reduce` is counted in a column of its own
     opened up    composite ops of torch, and every other custom op: they count as their bodies do
 
 The list of markers is spelled out here and not taken from `markers`: a name added there stays what
