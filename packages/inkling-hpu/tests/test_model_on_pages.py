@@ -138,13 +138,9 @@ def test_sixteen_streams_decode_over_shared_and_scattered_blocks(hpu, reference)
     runner = GaudiRunner(hpu, L, 100)
     engine = MiniEngine(L, 100, budget=400, max_running=16)
     stem = tokens(24, seed=20)
-    warm = serve(runner, engine, [Request(TokenSequence(stem + [1]), 25)])
+    warm = serve(runner, engine, [Request(TokenSequence([*stem, 1]), 25)])
     requests = [
-        Request(
-            TokenSequence(stem[: 8 * (s % 4)] + tokens(3 + s, seed=s) + tokens(12, seed=99)), 25
-        )
-        if 8 * (s % 4) + s > 22
-        else Request(TokenSequence(stem[: 8 * (s % 4)] + tokens(20, seed=50 + s)), 8 * (s % 4) + 3)
+        Request(TokenSequence(stem[: L * (s % 4)] + tokens(20, seed=50 + s)), L * (s % 4) + 3)
         for s in range(16)
     ]
     served = serve(runner, engine, requests)
