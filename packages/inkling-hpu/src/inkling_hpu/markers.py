@@ -148,6 +148,11 @@ _FAKES: dict[str, Callable[..., Any]] = {
 }
 
 
+def torch_body(name: str) -> Callable[..., Any]:
+    """The body that runs where no kernel is set: what a kernel is compared with."""
+    return _BODIES[name]
+
+
 def _dispatch(name: str) -> Callable[..., Any]:
     def body(*arguments: Any) -> Any:
         return kernels.get(name, _BODIES[name])(*arguments)

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 # One reason for every ignore below: vllm_gaudi comes with a Gaudi image, never from an index, so
 # a type checker cannot see it.
-from vllm_gaudi.platform import HpuPlatform  # type: ignore[import-not-found]
+from vllm_gaudi.attention.backends.hpu_attn import (  # type: ignore[import-not-found]
+    HPUAttentionImpl,
+)
+from vllm_gaudi.attention.ops.hpu_paged_attn import (  # type: ignore[import-not-found]
+    HPUPagedAttention,
+)
 from vllm_gaudi.v1.attention.backends.hpu_attn import (  # type: ignore[import-not-found]
     HPUAttentionBackendV1,
 )
@@ -16,4 +21,11 @@ from vllm_gaudi.v1.worker import hpu_worker  # type: ignore[import-not-found]
 from vllm_gaudi.v1.worker.hpu_model_runner import HPUModelRunner  # type: ignore[import-not-found]
 from vllm_gaudi.v1.worker.hpu_worker import HPUWorker  # type: ignore[import-not-found]
 
-__all__ = ["HPUAttentionBackendV1", "HPUModelRunner", "HPUWorker", "HpuPlatform", "hpu_worker"]
+__all__ = [
+    "HPUAttentionBackendV1",
+    "HPUAttentionImpl",
+    "HPUModelRunner",
+    "HPUPagedAttention",
+    "HPUWorker",
+    "hpu_worker",
+]

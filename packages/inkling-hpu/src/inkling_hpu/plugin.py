@@ -1,0 +1,85 @@
+"""`vllm.general_plugins` entry point: on a Gaudi, vLLM serves Inkling with this package.
+
+What it is: registrations. vLLM calls `register` in every process it starts, in any order among
+other plug-ins and several times in some, so it is idempotent and does not care who came first.
+
+    not on a Gaudi             nothing happens
+    vllm_gaudi has changed     refused, every difference listed (gaudi.names)
+    our architectures          our model class over vLLM's; our worker while worker_cls is "auto"
+    every other model          untouched
+
+What it is not: the patches' register (patches.py), the refusals (refusals.py) or the parts of
+serving that have no device in them, which are inkling_core's.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from inkling_hpu.paths import DEVICE_NAME, MODEL_PATH, WORKER_PATH
+
+MARK = "wrapped_by_inkling_hpu"
+
+
+def register() -> None:
+    """Register everything, where vLLM's platform is a Gaudi. Cheap to call again.
+
+    Raises DriftError where vllm_gaudi is not what this package was written against.
+    """
+    from vllm.platforms import current_platform
+
+    if getattr(current_platform, "device_name", None) != DEVICE_NAME:
+        return
+    from inkling_core.serving import plugin as serving
+    from inkling_hpu import patches
+    from inkling_hpu.gaudi.names import refuse_drift
+
+    refuse_drift()
+    serving.register()
+    serving.register_models(MODEL_PATH)
+    choose_worker(type(current_platform))
+    patches.announce()
+
+
+def choose_worker(platform: type) -> None:
+    """Wrap the platform's `check_and_update_config`, once.
+
+    platform: class with that class method; our architectures get our worker there, after the
+    refusals and before the platform's own choice, which only fills in an "auto".
+    """
+    original: Any = platform.__dict__.get("check_and_update_config")
+    if original is None or getattr(original.__func__, MARK, False):
+        return
+
+    @functools.wraps(original.__func__)
+    def check_and_update_config(cls: type, vllm_config: Any) -> None:
+        if serves_inkling(vllm_config):
+            _prepare(vllm_config)
+        original.__func__(cls, vllm_config)
+
+    setattr(check_and_update_config, MARK, True)
+    # setattr: a type checker knows no such attribute of a plain `type`
+    setattr(platform, "check_and_update_config", classmethod(check_and_update_config))  # noqa: B010
+
+
+def serves_inkling(vllm_config: Any) -> bool:
+    """Whether this configuration is for one of our architectures."""
+    from inkling_core.serving.hf_config import ARCHITECTURES
+
+    model_config = vllm_config.model_config
+    named = getattr(getattr(model_config, "hf_config", None), "architectures", None) or ()
+    return not set(ARCHITECTURES).isdisjoint(named)
+
+
+def _prepare(vllm_config: Any) -> None:
+    from inkling_hpu.emulation import EmulationSettings, is_installed
+    from inkling_hpu.refusals import INPUT_REUSE, Deployment, refuse
+
+    float32 = is_installed() and EmulationSettings.from_environment(os.environ).float32
+    asked = Deployment.of(vllm_config, float32_allowed=float32)
+    refuse(vllm_config.model_config.hf_config.geometry, asked)
+    os.environ.setdefault(INPUT_REUSE, "0")
+    if vllm_config.parallel_config.worker_cls == "auto":
+        vllm_config.parallel_config.worker_cls = WORKER_PATH

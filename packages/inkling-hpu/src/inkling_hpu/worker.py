@@ -1,0 +1,45 @@
+"""vllm-gaudi's worker with our runner in it.
+
+What it is: the worker class that the plugin names for our architectures. vllm-gaudi's worker looks
+its runner class up as a module global whenever it makes one; ours stands there for that moment
+only, and only for our architectures, so that a worker switched to another model gets the
+original.
+
+What it is not: device set-up, memory sizing, sleep and wake-up, all of them vllm-gaudi's. Conv rows
+follow a wake-up by themselves: it allocates the KV cache through the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from inkling_hpu.gaudi.imports import HPUWorker, hpu_worker
+from inkling_hpu.plugin import serves_inkling
+from inkling_hpu.runner import InklingRunner
+
+
+class InklingWorker(HPUWorker):
+    """See the module docstring."""
+
+    def init_device(self) -> None:
+        """As vllm-gaudi's, with our runner."""
+        with _our_runner(self.vllm_config):
+            super().init_device()
+
+    def load_model(self, vllm_config: Any = None, *arguments: Any, **options: Any) -> None:
+        """As vllm-gaudi's; where it makes a runner anew, it is ours for our architectures."""
+        with _our_runner(vllm_config or self.vllm_config):
+            super().load_model(vllm_config, *arguments, **options)
+
+
+@contextmanager
+def _our_runner(vllm_config: Any) -> Iterator[None]:
+    original = hpu_worker.HPUModelRunner
+    if serves_inkling(vllm_config):
+        hpu_worker.HPUModelRunner = InklingRunner
+    try:
+        yield
+    finally:
+        hpu_worker.HPUModelRunner = original
