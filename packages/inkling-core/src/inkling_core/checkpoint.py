@@ -20,6 +20,7 @@ def load_decoder(
     backend: Backend = REFERENCE,
     tp: TensorParallel = SINGLE,
     dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
 ) -> Decoder:
     """The decoder of a folder in the published format.
 
@@ -28,13 +29,15 @@ def load_decoder(
         backend: who computes the ops.
         tp: this rank and its collectives.
         dtype: of activations and large weights.
+        device: where weights and caches live and the ops run; the cpu by default.
 
     Raises:
         ConfigError, CheckpointError: everything that is wrong with the folder.
     """
     config = InklingConfig.from_checkpoint(directory)
     weights = load(directory, config, dtype=dtype, tp_rank=tp.rank, tp_size=tp.size)
-    return Decoder(config, backend, tp, dtype).load_weights(weights.items())
+    decoder = Decoder(config, backend, tp, dtype, device)
+    return decoder.load_weights((name, w.to(decoder.device)) for name, w in weights.items())
 
 
 def dtype_of(name: str, config: InklingConfig) -> torch.dtype:

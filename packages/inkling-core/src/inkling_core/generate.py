@@ -22,11 +22,12 @@ BLOCK_SIZE = 128
 
 def allocate_caches(decoder: Decoder, num_blocks: int, block_size: int = BLOCK_SIZE) -> Caches:
     """Fresh caches for this rank: `num_blocks` usable blocks beside the null block."""
-    config, total = decoder.config, num_blocks + 1
+    config, total, dtype = decoder.config, num_blocks + 1, decoder.dtype
+    device = decoder.device
     layout = ConvLayout.from_config(config, decoder.tp.size)
     return Caches(
-        TensorKVCache.allocate(config, total, block_size, decoder.dtype, decoder.tp),
-        TensorConvStore.allocate(layout, config.num_hidden_layers, total, decoder.dtype),
+        TensorKVCache.allocate(config, total, block_size, dtype, decoder.tp, device),
+        TensorConvStore.allocate(layout, config.num_hidden_layers, total, dtype, device),
     )
 
 
@@ -53,14 +54,15 @@ class TokenGenerator:
         Raises:
             ValueError: more tokens than `max_tokens`, or none.
         """
-        ids_T = torch.as_tensor(ids, dtype=torch.int64)
+        device = self.decoder.device
+        ids_T = torch.as_tensor(ids, dtype=torch.int64, device=device)
         count = ids_T.numel()
         if not 0 < count <= self.max_tokens - self.context:
             raise ValueError(
                 f"{count} tokens after {self.context}: give between 1 and "
                 f"{self.max_tokens - self.context} (max_tokens={self.max_tokens})"
             )
-        step = Step.single(count, self.context, self.block_table, self.block_size)
+        step = Step.single(count, self.context, self.block_table, self.block_size, device=device)
         hidden_TD = self.decoder(ids_T, step, self.caches)
         self.context += count
         return hidden_TD

@@ -50,6 +50,7 @@ class TensorKVCache:
         block_size: int,
         dtype: torch.dtype = torch.float32,
         tp: TensorParallel = SINGLE,
+        device: torch.device | None = None,
     ) -> "TensorKVCache":
         """A fresh cache of `num_blocks` blocks, the null block included.
 
@@ -61,8 +62,8 @@ class TensorKVCache:
         ]
         nan = float("nan")
         return cls(
-            [torch.full(shape, nan, dtype=dtype) for shape in shapes],
-            [torch.full(shape, nan, dtype=dtype) for shape in shapes],
+            [torch.full(shape, nan, dtype=dtype, device=device) for shape in shapes],
+            [torch.full(shape, nan, dtype=dtype, device=device) for shape in shapes],
         )
 
     def write(self, layer: int, k_TGH: Tensor, v_TGH: Tensor, step: Step) -> None:

@@ -31,7 +31,8 @@ class Decoder(nn.Module):
         tp: this rank and its collectives; one rank by default.
         dtype: of activations and large weights. Conv taps, selection bias and the experts'
             global scale are float32 whatever it is.
-        device: where the ops will run; only verifiers look at it.
+        device: where the ops run, the cpu by default; caches are allocated there and verifiers
+            look at it. The weights are moved there by whoever loads them.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Decoder(nn.Module):
         device: torch.device | None = None,
     ) -> None:
         super().__init__()
-        context = OpContext(config, dtype, device or torch.device("cpu"), tp.size)
         self.config, self.tp, self.dtype = config, tp, dtype
+        self.device = device or torch.device("cpu")
+        context = OpContext(config, dtype, self.device, tp.size)
         self.ops = backend.bind(context)
         rows = tp.shard(config.vocab_size, "vocab_size")
         self.embed = Weight(rows, config.hidden_size, dtype=dtype)

@@ -54,6 +54,7 @@ def run_ragged(
             [tables[i] for i in pending],
             block_size,
             padded_to=len(ids) + padding,
+            device=decoder.device,
         )
         logits_TV = _run(decoder, ids + [0] * padding, step, caches)
         for i, n, rows in zip(pending, sizes, logits_TV[: len(ids)].split(sizes), strict=True):
@@ -63,7 +64,7 @@ def run_ragged(
 
 
 def _run(decoder: Decoder, ids: list[int], step: Step, caches: Caches) -> Tensor:
-    return decoder.logits(decoder(torch.tensor(ids), step, caches))
+    return decoder.logits(decoder(torch.tensor(ids, device=decoder.device), step, caches))
 
 
 def _scatter_blocks(
