@@ -93,7 +93,7 @@ def small(folder: Path, seed: int = 0) -> Path:
     """A random model of Inkling-Small's shape in bfloat16, its routing steady."""
     from inkling_core.weights.tiny import make_tiny
 
-    make_tiny(folder, SMALL, seed=seed, dtype=torch.bfloat16)
+    make_tiny(folder, SMALL, seed=seed, dtype=torch.bfloat16, tokenizer=True)
     steady(folder / "model.safetensors", SMALL["num_experts_per_tok"], seed)
     return folder
 

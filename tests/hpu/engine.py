@@ -62,7 +62,8 @@ def main(run_path: str, out_path: str) -> None:
         watch.poison_new_blocks()
     from vllm import LLM
 
-    llm = LLM(model=run["model"], skip_tokenizer_init=True, **run["engine"])
+    bare = not (Path(run["model"]) / "tokenizer.json").exists()
+    llm = LLM(model=run["model"], skip_tokenizer_init=bare, **run["engine"])
     if run["poison"]:
         watch.stores = [conv_rows(llm)]
     graphs = [count_graphs()]

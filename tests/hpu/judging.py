@@ -70,3 +70,30 @@ def of_the_definition(folder: Path) -> Reference:
         return logits_of(decoder, Prompt("prompt", ids))
 
     return lambda ids: logits(tuple(ids))
+
+
+def routing_flips(folder: Path, ids: Sequence[int]) -> tuple[int, int]:
+    """(decisions that differ, decisions): experts chosen by the dense decoder per token and MoE
+    layer, in bfloat16 against float32."""
+    chosen = [_routes(folder, ids, dtype) for dtype in (torch.float32, torch.bfloat16)]
+    differing = [(a != b).any(-1).sum() for a, b in zip(*chosen, strict=True)]
+    return int(sum(differing)), sum(len(layer) for layer in chosen[0])
+
+
+def _routes(folder: Path, ids: Sequence[int], dtype: torch.dtype) -> list[Tensor]:
+    """Per MoE layer the chosen expert ids of each token, sorted: `[T, K]`."""
+    from inkling_core import ops
+    from inkling_core.backend import Backend
+    from inkling_core.checkpoint import load_decoder
+    from inkling_core.generate import TokenGenerator
+
+    seen: list[Tensor] = []
+
+    def recording(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        result = ops.router(*arguments)
+        seen.append(result[0].sort(-1).values)
+        return result
+
+    decoder = load_decoder(folder, Backend("recording", {"router": recording}), dtype=dtype)
+    TokenGenerator(decoder, len(ids)).feed(ids)
+    return seen
