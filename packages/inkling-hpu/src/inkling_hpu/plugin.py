@@ -18,6 +18,7 @@ import functools
 import os
 from typing import Any
 
+from inkling_core.serving.paths import ARCHITECTURES
 from inkling_hpu.paths import DEVICE_NAME, MODEL_PATH, WORKER_PATH
 
 MARK = "wrapped_by_inkling_hpu"
@@ -66,8 +67,6 @@ def choose_worker(platform: type) -> None:
 
 def serves_inkling(vllm_config: Any) -> bool:
     """Whether this configuration is for one of our architectures."""
-    from inkling_core.serving.hf_config import ARCHITECTURES
-
     model_config = vllm_config.model_config
     named = getattr(getattr(model_config, "hf_config", None), "architectures", None) or ()
     return not set(ARCHITECTURES).isdisjoint(named)

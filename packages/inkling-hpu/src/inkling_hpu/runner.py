@@ -3,8 +3,8 @@
 What it is: overrides of HPUModelRunner, each of which calls it first.
 
     get_kv_cache_spec          a page is padded by the bytes of its conv row
-    initialize_kv_cache        conv rows beside the cache, bound to the model; a pool that cannot hold
-                               one request is refused
+    initialize_kv_cache        conv rows beside the cache, bound to the model; a pool that cannot
+                               hold one request is refused
     _form_prefill_batch        } the tensors of an HpuStep in the buckets that vllm-gaudi chose
     _create_decode_input_data  }
 

@@ -3,9 +3,9 @@
     HPUModelRunner -> forward(input_ids [Q, S], positions [Q, S]) -> Decoder(ids, HpuStep, Caches)
                    -> compute_logits(rows)                        -> Decoder.logits
 
-`build_decoder` is the one constructor of what is served: the op counter calls it on the meta device,
-the class below with weights. Importing this file needs torch only; vLLM and vllm_gaudi are
-imported where an instance is made.
+`build_decoder` is the one constructor of what is served: the op counter calls it on the meta
+device, the class below with weights. Importing this file needs torch only; vLLM and vllm_gaudi
+are imported where an instance is made.
 
 What it is not: the model (inkling_core.model), its Gaudi ops (inkling_hpu.ops), the runner, or a
 check of the deployment (refusals.py).
@@ -91,7 +91,7 @@ class InklingForGaudi(nn.Module):
         return self.conv_layout.row_bytes(self.decoder.dtype)
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """Reads the published files through `inkling_core.weights`, tensor by tensor onto the device.
+        """Reads the published files through `inkling_core.weights`, each tensor onto the device.
 
         `weights` is vLLM's own reader; it stays unread, since ours checks every name, shape and
         file before it reads, and shards while it reads.

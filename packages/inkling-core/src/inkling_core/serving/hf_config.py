@@ -14,8 +14,8 @@ from typing import Any
 from transformers import PretrainedConfig
 
 from inkling_core.config import InklingConfig
+from inkling_core.serving.paths import ARCHITECTURES
 
-ARCHITECTURES = ("InklingForConditionalGeneration", "InklingForCausalLM")
 MODEL_TYPE = "inkling_mm_model"
 
 

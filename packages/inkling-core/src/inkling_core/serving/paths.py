@@ -1,7 +1,10 @@
-"""Import paths that vLLM is given as text, so that it can import them late and in any process.
+"""Names that vLLM is given as text: import paths, so that it can import late and in any process,
+and the architectures that they stand for.
 
 Not the classes: importing this file imports nothing.
 """
+
+ARCHITECTURES = ("InklingForConditionalGeneration", "InklingForCausalLM")
 
 MODEL_PATH = "inkling_core.serving.model:InklingForServing"
 MTP_PATH = "inkling_core.serving.mtp:MtpIsNotServed"
