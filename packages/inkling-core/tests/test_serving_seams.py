@@ -66,6 +66,22 @@ def test_register_can_be_called_again_and_takes_every_seam():
         assert "inkling_py" in ToolParserManager.list_registered()
 
 
+def test_what_the_weights_reader_says_reaches_the_servers_log(monkeypatch):
+    import logging
+
+    from inkling_core.serving import plugin
+
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    monkeypatch.setattr(logging.getLogger("inkling_core"), "handlers", [])
+    for _ in range(2):
+        plugin.register()
+    monkeypatch.setattr(logging.getLogger("vllm"), "handlers", [handler])  # vLLM is late with them
+    logging.getLogger("inkling_core.weights").info("skipped on purpose")
+    assert said == ["skipped on purpose"]
+
+
 def test_a_back_ends_class_stays_whoever_registers_first():
     from vllm.model_executor.models.registry import ModelRegistry
 

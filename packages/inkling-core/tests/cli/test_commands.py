@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def test_logits_of_the_tiny_checkpoint(folder, tmp_path):
         "a": [3, 300],
         "b": [40, 300],
     }
+
+
+def test_parts_left_out_and_the_rate_are_said(folder, tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"id": "a", "tokens": [1]}\n')
+    assert main(["logits", f"checkpoint={folder}", f"prompts={prompts}", f"out={tmp_path}/o"]) == 0
+    said = capsys.readouterr().err
+    for part in ("mtp", "vision", "audio"):
+        assert f"tiny: skipped on purpose, {part}: " in said
+    assert re.search(r"loading tiny: 100 % \(\S+ kB of \S+ kB, \S+ [kMG]B/s\)", said)
 
 
 def test_generate_answers_a_sum(capsys):

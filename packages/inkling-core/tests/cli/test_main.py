@@ -116,6 +116,13 @@ def test_the_resolved_configuration_is_printed_at_start(capsys):
     assert shown["dtype"] == "float32"
 
 
+def test_variables_are_part_of_the_configuration_that_is_printed(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("INKLING_PORT", "9001")
+    assert main(["serve", f"checkpoint={tmp_path}/nowhere"]) == 2
+    printed = capsys.readouterr().err
+    assert yaml.safe_load(printed[: printed.index("\ninkling serve:")])["port"] == 9001
+
+
 def test_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main(["logits", "prompts=nowhere.jsonl", "out=o", "checkpoint=nowhere"])

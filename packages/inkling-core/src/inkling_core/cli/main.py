@@ -6,9 +6,11 @@ status: 0 done, 1 the command failed or its checks did, 2 the command line or th
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from typing import Any
 
@@ -106,8 +108,25 @@ def run(command: Command, rest: Sequence[str]) -> int:
     settings = compose.settings_for(command, sorted_)
     if settings is None:
         return 0
+    if hasattr(settings, "with_environment"):  # what is printed is what runs
+        settings = settings.with_environment(os.environ)
     print(shown(command, settings), file=sys.stderr)
-    return int(command.runner()(settings) or 0)
+    with _messages_on_stderr():
+        return int(command.runner()(settings) or 0)
+
+
+@contextmanager
+def _messages_on_stderr() -> Iterator[None]:
+    """Shows what `inkling_core` says on the way: weights skipped on purpose, progress, remarks."""
+    ours, handler = logging.getLogger("inkling_core"), logging.StreamHandler()
+    before = ours.level
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(before)
 
 
 def shown(command: Command, settings: Any) -> str:

@@ -11,10 +11,15 @@ What it replaces in vLLM 0.32 (all keyed on names that vLLM knows in tree):
     renderer mode "inkling", chosen by vLLM from the architecture name -> renderer.InklingRenderer
     reasoning and tool parsers "inkling_py"                            -> inkling_parsers
 
+It also lends vLLM's log handlers to `inkling_core`, so that what the weights reader says (parts
+skipped on purpose, progress with a rate) reaches the server's log.
+
 What it is not: a platform or an attention backend registration; neither is needed.
 """
 
 from __future__ import annotations
+
+import logging
 
 from inkling_core.serving.paths import MODEL_PATH, MTP_PATH, RENDERER_CLASS, RENDERER_MODULE
 
@@ -29,6 +34,7 @@ def register() -> None:
     _register_config()
     _register_renderer()
     _register_parsers()
+    _share_log_handlers()
 
 
 def register_models(model_path: str, *, over_back_ends: bool = True) -> None:
@@ -73,3 +79,19 @@ def _register_parsers() -> None:
     from inkling_parsers.adapters import vllm as adapters
 
     adapters.register()
+
+
+class _VllmHandlers(logging.Handler):
+    """Passes records to the handlers that vLLM has by then: it sets them up late, per process."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for handler in logging.getLogger("vllm").handlers:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+
+
+def _share_log_handlers() -> None:
+    ours = logging.getLogger("inkling_core")
+    if not ours.handlers:  # `inkling serve` shows them itself in the process that it starts
+        ours.addHandler(_VllmHandlers())
+        ours.setLevel(logging.INFO)

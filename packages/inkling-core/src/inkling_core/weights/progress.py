@@ -1,4 +1,5 @@
-"""Progress of a load: a bar with a rate on a terminal, a log line each 10 % elsewhere.
+"""Progress of a load: a bar with a rate on a terminal; elsewhere a log line each 10 %, at most one
+a second, and one at the end.
 
 It counts bytes that others read. `mode` is "auto" (bar where stderr is a terminal, else log),
 "bar", "log" or "off"; a rank other than 0 should pass "off".
@@ -26,6 +27,7 @@ log = logging.getLogger("inkling_core.weights")
 
 MODES = ("auto", "bar", "log", "off")
 STEP = 10  # per cent between two log lines
+QUIET_SECONDS = 1.0  # between two log lines, so that a small model's load is one line
 
 
 class LoadProgress:
@@ -40,6 +42,7 @@ class LoadProgress:
         self.done = 0
         self._started = time.perf_counter()
         self._told = 0
+        self._told_at = self._started
         self._bar: Progress | None = None
 
     def __enter__(self) -> LoadProgress:
@@ -75,10 +78,12 @@ class LoadProgress:
 
     def _log_step(self) -> None:
         percent = 100 * self.done // max(self.total, 1)
-        if percent < self._told + STEP:
+        now = time.perf_counter()
+        soon = now < self._told_at + QUIET_SECONDS and self.done < self.total
+        if percent < self._told + STEP or soon:
             return
-        self._told = percent - percent % STEP
-        seconds = max(time.perf_counter() - self._started, 1e-9)
+        self._told, self._told_at = percent - percent % STEP, now
+        seconds = max(now - self._started, 1e-9)
         log.info(
             "%s: %d %% (%s of %s, %s/s)",
             self.what,
