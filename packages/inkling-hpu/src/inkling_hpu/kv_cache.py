@@ -11,13 +11,36 @@ What it is not: an allocator, or the conv rows (`conv_rows`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
+from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.parallel import SINGLE, TensorParallel
 from inkling_hpu.step import HpuStep
+
+
+class PageBytes(NamedTuple):
+    """What one block costs in one layer, in bytes."""
+
+    kv: int
+    rows: int
+
+
+def page_bytes(
+    config: InklingConfig, tp_size: int, block_size: int, dtype: torch.dtype
+) -> PageBytes:
+    """Keys and values of a block, and its conv row: a page is padded by the second, so that the
+    engine's block count budgets both.
+
+    The layer with the most key/value heads sets the size, because one block table serves all.
+    """
+    heads = max(config.num_key_value_heads, config.swa_num_key_value_heads)
+    local = TensorParallel(size=tp_size).kv_heads(heads)
+    kv = block_size * 2 * local * config.head_dim * dtype.itemsize
+    return PageBytes(kv, ConvLayout.from_config(config, tp_size).row_bytes(dtype))
 
 
 class HpuKVCache:

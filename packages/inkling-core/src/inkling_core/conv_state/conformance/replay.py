@@ -62,7 +62,8 @@ class Replay:
             padded_to=sum(lengths) + padding,
             device=self.device,
         )
-        plan = ConvPlan.from_step(step, self.layout.taps)
+        plan = ConvPlan.from_step(step, self.layout.taps)  # counted; the store makes its own
+        handed = self.store.plan(step)
         before = [self.rows(layer).cpu().clone() for layer in range(self.num_layers)]
         returned = []
         for layer in range(self.num_layers):
@@ -70,7 +71,7 @@ class Replay:
             for stream in Stream:
                 x_TC = self._packed(layer, stream, parts, step)
                 given_TC = x_TC.to(self.device, copy=True)
-                history_QJC = self.store.exchange(layer, stream, given_TC, plan)
+                history_QJC = self.store.exchange(layer, stream, given_TC, handed)
                 where = f"{self._where(layer)}, {stream.name}"
                 _same(given_TC.cpu(), x_TC, f"{where}: the given inputs were changed")
                 channels = self.layout.channels(stream)

@@ -22,7 +22,7 @@ from inkling_core.conv_state.conformance.replay import Replay
 from inkling_core.conv_state.conformance.schedules import Scenario, engine_for, steps
 from inkling_core.conv_state.conformance.sequences import TokenSequence, branch, history
 from inkling_core.conv_state.layout import ConvLayout, Stream
-from inkling_core.conv_state.protocol import ConvPlan, ConvStore
+from inkling_core.conv_state.protocol import ConvStore
 from inkling_core.step import Step
 
 WIDTHS = (2, 2, 3, 3)
@@ -58,6 +58,7 @@ class ConvStoreConformance(Generic[Store]):
     device = "cpu"
     x_dtype = torch.float32
     fuzz_examples = 120
+    driver: type[Replay] = Replay  # a subclass, where an engine cuts a step into several forwards
 
     def make_store(self, layout: ConvLayout, num_layers: int, num_blocks: int) -> Store:
         """A store whose rows are all NaN (the null block's may be anything)."""
@@ -73,7 +74,7 @@ class ConvStoreConformance(Generic[Store]):
         """A fresh store with its checker."""
         layout = ConvLayout(taps, WIDTHS)
         store = self.make_store(layout, num_layers, num_blocks)
-        return Replay(
+        return self.driver(
             store,
             lambda layer: self.rows(store, layer),
             layout,
@@ -247,7 +248,7 @@ class ConvStoreConformance(Generic[Store]):
         x_SC = numbered(14).raw_inputs(layout, layer=0).to(self.x_dtype)
         for context, length in ((0, 6), (6, 2), (8, 1), (9, 5)):
             step = Step.single(length, context, (3, 1, 5, 2), 4, device=self.device)
-            plan = ConvPlan.from_step(step, TAPS)
+            plan = store.plan(step)
             for stream in Stream:
                 first = layout.offsets[stream]
                 width = 2 if stream in (Stream.K, Stream.V) else 3
