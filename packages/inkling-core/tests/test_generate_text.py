@@ -55,3 +55,9 @@ def test_effort_words_and_numbers():
 def test_a_folder_without_tokenizer_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"tokenizer\.json"):
         Text.from_checkpoint(tmp_path)
+
+
+def test_more_than_the_context_is_refused_with_both_numbers(folder):
+    settings = GenerateSettings("hi", str(folder), max_tokens=99_999_999)
+    with pytest.raises(ValueError, match=r"max_tokens=99999999 are asked .* context is 4096"):
+        run(settings)

@@ -60,23 +60,30 @@ def test_no_partial_file_stays(written):
 
 def test_every_bad_line_is_told(tmp_path):
     path = tmp_path / "prompts.jsonl"
-    path.write_text(
-        '{"id": "a", "tokens": [1]}\n'
-        '{"id": "a", "tokens": [1]}\n'
-        '{"id": "", "tokens": [1]}\n'
-        '{"id": "c", "tokens": []}\n'
-        '{"id": "d", "tokens": [1, 300]}\n'
-        '{"id": "e", "tokens": [true]}\n'
-        "not json\n"
+    path.write_bytes(
+        b'{"id": "a", "tokens": [1]}\n'
+        b'{"id": "a", "tokens": [1]}\n'
+        b'{"id": "", "tokens": [1]}\n'
+        b'{"id": "c", "tokens": []}\n'
+        b'{"id": "d", "tokens": [1, 300]}\n'
+        b'{"id": "e", "tokens": [true]}\n'
+        b"not json\n"
+        b'{"id": "f", "tokens": [1, 2, 3, 4, 5, 6]}\n'
+        b'{"id": "__metadata__", "tokens": [1]}\n'
+        b'{"id": "\\ud800", "tokens": [1]}\n'
+        b'{"id": "\xff", "tokens": [1]}\n'
+        b'{"id": "g", "tokens": ' + b"[" * 200_000 + b"\n"
+        b'{"id": "h", "tokens": [1, 2, 3, 4, 5]}\n'
     )
     with pytest.raises(ValueError, match="line 2") as caught:
-        read_prompts(path, 300)
+        read_prompts(path, 300, 5)
     told = str(caught.value)
-    assert [number for number in range(1, 8) if f"line {number}:" in told] == [2, 3, 4, 5, 6, 7]
+    assert [number for number in range(1, 14) if f"line {number}:" in told] == [*range(2, 13)]
     assert "token 300 is not an id in 0..299" in told
+    assert "6 tokens, but the checkpoint's max_position_embeddings is 5" in told
 
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "prompts.jsonl").write_text("\n")
     with pytest.raises(ValueError, match="no prompts"):
-        read_prompts(tmp_path / "prompts.jsonl", 300)
+        read_prompts(tmp_path / "prompts.jsonl", 300, 5)

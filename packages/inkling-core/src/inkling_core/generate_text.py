@@ -80,6 +80,12 @@ def run(settings: GenerateSettings) -> int:
     config = InklingConfig.from_checkpoint(folder)
     text = Text.from_checkpoint(folder)
     prompt = text.prompt(settings.prompt, effort_of(settings.effort))
+    limit, longest = config.max_position_embeddings, len(prompt) + settings.max_tokens
+    if longest > limit:
+        raise ValueError(
+            f"the prompt has {len(prompt)} tokens and max_tokens={settings.max_tokens} are asked "
+            f"for, together {longest}; the checkpoint's context is {limit}: lower max_tokens"
+        )
     decoder = load_decoder(folder, dtype=dtype_of(settings.dtype, config))
     generator = TokenGenerator(decoder, len(prompt) + settings.max_tokens)
     stop_ids = () if settings.ignore_stop else text.special.stop_ids

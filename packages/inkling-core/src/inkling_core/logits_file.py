@@ -41,7 +41,7 @@ def run(settings: LogitsSettings) -> int:
     folder = checkpoint_folder(settings.checkpoint)
     config = InklingConfig.from_checkpoint(folder)
     vocabulary = config.unpadded_vocab_size
-    prompts = read_prompts(Path(settings.prompts), vocabulary)
+    prompts = read_prompts(Path(settings.prompts), vocabulary, config.max_position_embeddings)
     decoder = load_decoder(folder, dtype=dtype_of(settings.dtype, config))
     logits = {prompt.id: logits_of(decoder, prompt, settings.chunk) for prompt in prompts}
     _save(logits, Path(settings.out))
@@ -61,8 +61,8 @@ def logits_of(decoder: Decoder, prompt: Prompt, chunk: int | None = None) -> Ten
     return torch.cat(pieces)
 
 
-def read_prompts(path: Path, vocabulary: int) -> list[Prompt]:
-    """The prompts of a JSON-lines file.
+def read_prompts(path: Path, vocabulary: int, limit: int) -> list[Prompt]:
+    """The prompts of a JSON-lines file; `limit`: most tokens that one may have.
 
     Raises:
         ValueError: every bad line, with its number and what is wrong with it.
@@ -74,8 +74,13 @@ def read_prompts(path: Path, vocabulary: int) -> list[Prompt]:
             prompt = _read_prompt(line, vocabulary)
             if prompt.id in prompts:
                 raise ValueError(f"id {prompt.id!r} was used before")
+            if len(prompt.tokens) > limit:
+                raise ValueError(
+                    f"{len(prompt.tokens)} tokens, but the checkpoint's max_position_embeddings "
+                    f"is {limit}: shorten the prompt"
+                )
             prompts[prompt.id] = prompt
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problems.append(f"line {number}: {error}")
     if problems:
         raise ValueError(f"{path}:\n  " + "\n  ".join(problems))
@@ -84,17 +89,19 @@ def read_prompts(path: Path, vocabulary: int) -> list[Prompt]:
     return list(prompts.values())
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open(encoding="utf-8") as file:
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:  # bytes that are no UTF-8 are a problem of their line alone
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield number, line
 
 
-def _read_prompt(line: str, vocabulary: int) -> Prompt:
-    row = json.loads(line)
+def _read_prompt(line: bytes, vocabulary: int) -> Prompt:
+    row = json.loads(line.decode("utf-8"))
     if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not row["id"]:
         raise ValueError('needs an object with "id" (text) and "tokens" (list of token ids)')
+    if row["id"] == "__metadata__" or any("\ud800" <= one <= "\udfff" for one in row["id"]):
+        raise ValueError(f"id {row['id']!r} cannot name a tensor of a safetensors file")
     tokens = row.get("tokens")
     if not isinstance(tokens, list) or not tokens:
         raise ValueError('"tokens" must be a list of at least one token id')

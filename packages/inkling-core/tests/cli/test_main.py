@@ -37,6 +37,18 @@ MISTAKES = [
     ("gates url=localhost:8000", "must start with http://"),
     ("gates timeout=nan", "timeout=nan must be at least 1"),
     ("logits prompts=p out=o checkpoint=nowhere", "no such folder"),
+    ("logits prompts=p out=p", "out=p would overwrite the prompts"),
+    ("logits prompts=p out=/dev/null/o", "out=/dev/null/o cannot be written: /dev/null is not"),
+    ("eval out=/", "out=/ is a folder"),
+    ("gates out=/", "out=/ is a folder"),
+    ("eval tasks=[[1]]", "must be a flat list of names"),
+    ("serve extra_args=[--foo,[1]]", "must be a flat list of words"),
+    ("gates url=http://127.0.0.1:1", "no server answers there"),
+    ("serve --cfg", "--cfg needs one of job, hydra, all"),
+    ("serve --cfg jbo", "--cfg needs one of job, hydra, all, not 'jbo'"),
+    ("serve --info=nothing", "--info needs one of all, config, defaults"),
+    ("serve --package", "--package needs a value"),
+    ("serve --config-dir port=1", "--config-dir needs a value"),
 ]
 
 
@@ -123,9 +135,11 @@ def test_variables_are_part_of_the_configuration_that_is_printed(monkeypatch, ca
     assert yaml.safe_load(printed[: printed.index("\ninkling serve:")])["port"] == 9001
 
 
-def test_nothing_is_left_behind(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("more", [[], ["--package"], ["--config-dir"], ["--cfg"]], ids=str)
+def test_nothing_is_left_behind(tmp_path, monkeypatch, capsys, more):
+    """A flag without its value must not swallow the override that keeps Hydra from writing."""
     monkeypatch.chdir(tmp_path)
-    main(["logits", "prompts=nowhere.jsonl", "out=o", "checkpoint=nowhere"])
+    main(["logits", "prompts=nowhere.jsonl", "out=o", "checkpoint=nowhere", *more])
     assert not list(tmp_path.iterdir())
 
 

@@ -17,6 +17,9 @@ from inkling_core.naming import near_name
 
 HIDDEN = "***"
 TAKES_VALUE = {"--cfg", "-c", "--package", "-p", "--info", "-i", "--config-dir", "-cd"}
+CFG = ("job", "hydra", "all")
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+CHOICES = {"--cfg": CFG, "-c": CFG, "--info": INFO, "-i": INFO}
 BARE = {"--help", "-h", "--hydra-help", "--resolve", "--shell-completion", "-sc", "--run", "-r"}
 REFUSED = {"--multirun", "-m", "--config-path", "-cp", "--config-name", "-cn"}
 _KEY = re.compile(r"^(?:\+\+|\+|~)?[A-Za-z_][\w.@:/-]*$")
@@ -60,11 +63,24 @@ def sort_arguments(argv: Sequence[str], known: Iterable[str], text: str | None) 
     return out
 
 
-def _value_of(flag: str, rest: list[str]) -> list[str]:
-    """The value of `flag`, taken from `rest`; `--info` alone means all of it."""
-    if flag in TAKES_VALUE and rest and not rest[0].startswith("-") and "=" not in rest[0]:
-        return [rest.pop(0)]
-    return ["all"] if flag in ("--info", "-i") else []
+def _value_of(item: str, rest: list[str]) -> list[str]:
+    """The value of the flag `item`, taken from `rest`; `--info` alone means all of it.
+
+    Raises UsageError where there is none: Hydra would take the next argument for it.
+    """
+    flag, equals, value = item.partition("=")
+    if flag not in TAKES_VALUE:
+        return []
+    found = [value] if equals else []
+    if not equals and rest and not rest[0].startswith("-") and "=" not in rest[0]:
+        found = [rest.pop(0)]
+    if not found and flag in ("--info", "-i"):
+        return ["all"]
+    choices = CHOICES.get(flag)
+    if not found or (choices and found[0] not in choices):
+        wanted = f"one of {', '.join(choices)}" if choices else "a value"
+        raise UsageError(f"{flag} needs {wanted}{f', not {found[0]!r}' if found else ''}")
+    return [] if equals else found
 
 
 def quoted(text: str) -> str:

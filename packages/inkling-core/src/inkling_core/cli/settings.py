@@ -9,7 +9,9 @@ read from it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from inkling_core.naming import suggestion
 
@@ -63,6 +65,9 @@ class LogitsSettings:
         check_choice("dtype", self.dtype, DTYPES)
         if self.chunk is not None:
             check_at_least("chunk", self.chunk, 1)
+        check_output("out", self.out)
+        if self.out != REQUIRED and Path(self.out).absolute() == Path(self.prompts).absolute():
+            raise ValueError(f"out={self.out} would overwrite the prompts: name another file")
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ class EvalSettings:
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES)
         check_at_least("cases", self.cases, 1)
+        check_words("tasks", self.tasks)
+        check_output("out", self.out)
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,8 @@ class GatesSettings:
             raise ValueError(f"url={self.url!r} must start with http:// or https://")
         check_at_least("chunk", self.chunk, 1)
         check_at_least("timeout", self.timeout, 1)
+        check_words("gates", self.gates)
+        check_output("out", self.out)
 
 
 @dataclass(frozen=True)
@@ -176,3 +185,21 @@ def check_at_least(name: str, value: float, least: float) -> None:
     """Raises ValueError where `value` is below `least` or is not a number."""
     if not value >= least:  # written so that NaN fails too
         raise ValueError(f"{name}={value} must be at least {least}")
+
+
+def check_words(name: str, values: tuple[str, ...]) -> None:
+    """Raises ValueError where a list holds something else than words."""
+    if not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{name}={list(values)} must be a flat list of names")
+
+
+def check_output(name: str, value: str | None) -> None:
+    """Raises ValueError where no file can be written, before anything long is computed for it."""
+    if value in (None, REQUIRED):
+        return
+    path = Path(str(value)).absolute()
+    if path.is_dir():
+        raise ValueError(f"{name}={value} is a folder: name a file in it")
+    nearest = next(parent for parent in path.parents if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise ValueError(f"{name}={value} cannot be written: {nearest} is not a writable folder")

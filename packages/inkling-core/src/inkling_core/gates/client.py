@@ -71,8 +71,28 @@ class Client:
             timeout=self.timeout,
             max_retries=0,
         )
+        served = self._served_models()
         if self.model is None:
-            self.model = self._openai.models.list().data[0].id
+            self.model = served[0]
+        if self.model not in served:
+            raise ValueError(f"model={self.model!r} is not served there: {', '.join(served)} is")
+
+    def _served_models(self) -> list[str]:
+        """Names that the server knows. Raises ConnectionError where it does not answer."""
+        from openai import APIConnectionError, APIStatusError
+
+        try:
+            return [card.id for card in self._openai.models.list().data]
+        except APIConnectionError as error:
+            raise ConnectionError(
+                f"url={self.url}: no server answers there ({error.__cause__ or error}); start one "
+                "with `inkling serve`, or give its url="
+            ) from error
+        except APIStatusError as error:
+            raise ConnectionError(
+                f"url={self.url}: HTTP {error.status_code}, {error.message}; the key of a server "
+                "is given as INKLING_API_KEY"
+            ) from error
 
     def max_model_len(self) -> int:
         """Tokens of prompt plus answer that the server accepts."""
