@@ -92,6 +92,8 @@ class ServeSettings:
         for name in ("max_model_len", "threads"):
             if getattr(self, name) is not None:
                 _check_at_least(name, getattr(self, name), 1)
+        if not all(isinstance(one, str) for one in self.extra_args):
+            raise ValueError(f"extra_args={list(self.extra_args)} must be a flat list of words")
         if not 1 <= self.port <= 65535:
             raise ValueError(f"port={self.port} must lie in 1..65535")
         if self.max_num_batched_tokens < self.max_num_seqs:
