@@ -45,8 +45,10 @@ class Served:
     def __init__(self, special: SpecialTokens, ids: Sequence[int], texts: Sequence[str]) -> None:
         register()
         self.version = vllm.__version__
-        self._ids = ids
-        self._texts = texts
+        self._deltas = [
+            (text, [token], at == len(ids) - 1)
+            for at, (token, text) in enumerate(zip(ids, texts, strict=True))
+        ]
         self._tokenizer = PieceTokenizer(special, dict(zip(ids, texts, strict=True)))
         messages = [{"role": "user", "content": "hi"}]
         self._request = ChatCompletionRequest(model="m", messages=messages, tools=[TOOL])
@@ -55,19 +57,21 @@ class Served:
     def run(self, name: str, rounds: int) -> tuple[str, float]:
         """The arguments that a client joins, and CPU seconds of the whole stream, median."""
         parser_cls: Any = ParserManager.get_parser(name, name, enable_auto_tools=True)
-        arguments, times = "", []
+        request, times = self._request, []
         for _ in range(rounds):
+            parser = parser_cls(self._tokenizer, self._request.tools)
             begin = time.process_time()
-            arguments = self._stream(parser_cls(self._tokenizer, self._request.tools))
+            for text, ids, is_last in self._deltas:
+                parser.parse_delta(text, ids, request, prompt_token_ids=[], finished=is_last)
             times.append(time.process_time() - begin)
-        return arguments, statistics.median(times)
+        return self._arguments(parser_cls(self._tokenizer, request.tools)), statistics.median(times)
 
-    def _stream(self, parser: Any) -> str:
+    def _arguments(self, parser: Any) -> str:
+        """What a client joins; apart from the timed streams, which forget what they answered."""
         sent: list[str] = []
-        last = len(self._ids) - 1
-        for at, (token, text) in enumerate(zip(self._ids, self._texts, strict=True)):
+        for text, ids, is_last in self._deltas:
             delta = parser.parse_delta(
-                text, [token], self._request, prompt_token_ids=[], finished=at == last
+                text, ids, self._request, prompt_token_ids=[], finished=is_last
             )
             for call in delta.tool_calls if delta is not None else ():
                 sent.append(call.function.arguments or "")

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from inkling_parsers.adapters.answer import AnswerDelta
+from inkling_parsers.adapters.answer import AnswerDelta, CallDelta
 from inkling_parsers.adapters.answer_stream import AnswerStream, Calls, Tokens
 from inkling_parsers.markers import Marker, SpecialTokens
 
@@ -68,6 +68,58 @@ def test_any_split_and_lag_gives_what_the_whole_gives(cuts: list[int], lag: int)
     whole = run(AnswerStream(TOKENS), [(text, ids)])
     assert plain(run(AnswerStream(TOKENS), deltas)) == plain(whole)
     assert plain(whole) == ("a <|end_message|> typed", "b <|", [("f", '{"n":"5"}')])
+
+
+TRICKY = st.lists(
+    st.sampled_from(
+        [
+            *'{}[]",:&\\',
+            '"a":"b',
+            "&quot;",
+            "&qu",
+            "ot;",
+            "\\\\",
+            "\\u00",
+            "e9",
+            "word ",
+            "\n",
+            "null",
+        ]
+    ),
+    max_size=25,
+)
+
+
+def run_quickly(deltas: list[tuple[str, list[int]]]) -> tuple[AnswerDelta, int]:
+    """As a server that asks first whether a delta only goes on with a call; how often it did."""
+    stream, news, quick = AnswerStream(TOKENS), AnswerDelta(), 0
+    for text, ids in deltas:
+        index = stream.goes_on_with(text, ids)
+        if index is None:
+            news = news.joined(stream.feed(text, ids))
+        else:
+            news = news.joined(AnswerDelta(calls=[CallDelta(index, None, None, text)]))
+            quick += 1
+    return news.joined(stream.finish()), quick
+
+
+@UNHURRIED
+@given(
+    TRICKY, st.sampled_from(['{"name":"f","args":{"s":"', '{"args":{"s":"', '{"name":"f","x":"'])
+)
+def test_deltas_that_only_go_on_are_told_without_being_fed(pieces: list[str], opening: str):
+    items = [Marker.CONTENT_INVOKE_TOOL_JSON, opening, *pieces, Marker.END_MESSAGE]
+    deltas = [(decode(ids_of([item])), ids_of([item])) for item in items]
+    news, _ = run_quickly(deltas)
+    assert plain(news) == plain(run(AnswerStream(TOKENS), deltas))
+
+
+def test_most_deltas_of_a_call_only_go_on():
+    text = '{"name":"f","args":{"s":"' + "w" * 100 + '"}}'
+    items = [Marker.CONTENT_INVOKE_TOOL_JSON, *text, Marker.END_MESSAGE]
+    news, quick = run_quickly([(decode(ids_of([item])), ids_of([item])) for item in items])
+    assert plain(news)[2] == [("f", '{"s":"' + "w" * 100 + '"}')]
+    assert quick == len("s") + 100  # names of members go out as they come, too
 
 
 @pytest.mark.parametrize(

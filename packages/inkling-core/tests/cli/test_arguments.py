@@ -80,6 +80,21 @@ def test_any_text_survives_hydra(text):
     assert read_back(f"prompt={quoted(text)}") == text
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${x}", r"'\${x}'"),
+        (r"\${x}", r"'\\\${x}'"),
+        (r"a\\${x}\b", r"'a\\\\\${x}\b'"),
+        (r"\'", r"'\\\''"),
+        ("ends in \\", r"'ends in \\'"),
+    ],
+)
+def test_backslashes_before_what_is_special_are_doubled(text, value):
+    assert quoted(text) == value
+    assert read_back(f"prompt={value}") == text
+
+
 def test_text_arrives_in_the_settings():
     text = "it's ${x} \\"
     arguments = sort_arguments([text], KNOWN, "prompt")

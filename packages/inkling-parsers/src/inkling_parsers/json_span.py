@@ -65,7 +65,8 @@ _KEY = re.compile(rf"{_WS}{_STRING}{_WS}:")
 _SPACE = re.compile(_WS)
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 _SCALAR_RUN = re.compile(r"[-+.0-9A-Za-z]*")
-_STRING_RUN = re.compile(rf"{_PLAIN}(?:(?:{_ESCAPED}|&(?=[^q#])){_PLAIN}){{0,256}}")
+# Inside a string: what neither ends it nor leaves a question open.
+STRING_RUN = re.compile(rf"{_PLAIN}(?:(?:{_ESCAPED}|&(?=[^q#])){_PLAIN}){{0,256}}")
 _ESCAPE = re.compile(_ESCAPED)
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _LENIENT_RUN = re.compile(r'[^"{}\[\]]*')
@@ -114,6 +115,11 @@ class JsonSpan:
             and self._stack == ["{"]
             and self._expect in (_NEXT, _FIRST_KEY)
         )
+
+    @property
+    def string_is_open(self) -> bool:
+        """Whether the value goes on inside a string."""
+        return self._in_string
 
     @property
     def key_is_open(self) -> bool:
@@ -302,7 +308,7 @@ class JsonSpan:
     def _scan_string(self, text: str, pos: int, final: bool) -> int:
         end = len(text)
         while pos < end:
-            match = _STRING_RUN.match(text, pos)
+            match = STRING_RUN.match(text, pos)
             pos = match.end() if match else pos
             if pos == end:
                 return pos

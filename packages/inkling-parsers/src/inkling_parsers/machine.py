@@ -7,7 +7,7 @@ is a header if a kind marker follows, and the bare answer otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from inkling_parsers.events import (
     BlockEnd,
@@ -24,6 +24,7 @@ from inkling_parsers.events import (
     ToolTextDelta,
 )
 from inkling_parsers.grammar import STRICT_TABLE, TABLE, State, Step
+from inkling_parsers.lexer import Piece
 from inkling_parsers.markers import CLASSES, Marker, MarkerClass
 from inkling_parsers.payload import PayloadReader
 from inkling_parsers.strict import (
@@ -39,7 +40,7 @@ _WRITTEN = frozenset({*_SPOKEN, "invoke_tool_text", "invoke_tool_json"})
 
 
 class BlockMachine:
-    """Feed it `marker` and `text`, then `end`; take the events from `out`."""
+    """`run` it over what a lexer finds (or call `marker` and `text`), `take` the events, `end`."""
 
     def __init__(self, strict: bool, allow_calls: bool, header_limit: int) -> None:
         self.out: list[Event] = []
@@ -48,6 +49,7 @@ class BlockMachine:
         self._strict = strict
         self._allow_calls = allow_calls
         self._header_limit = header_limit
+        self.text: Callable[[str], None] = self._hold_header  # takes ordinary text
         self._state = State.BETWEEN
         self._role = "model"  # of the open block, or of the next one
         self._last_role = "model"
@@ -55,7 +57,7 @@ class BlockMachine:
         self._header_size = 0
         self._given = ""  # the part of the header that the prompt holds
         self._write: Callable[[str], Event] = ContentDelta
-        self._payload: PayloadReader | None = None
+        self.payload: PayloadReader | None = None  # of the open block
         self._raw: list[str] | None = None  # strict only: the open payload as sent
         self._spelling = ""  # of the marker at hand
         self._fed = False  # whether there was anything at all
@@ -75,6 +77,20 @@ class BlockMachine:
             Step.STRAY: self._stray,
         }
 
+    def run(self, pieces: Iterable[Piece]) -> None:
+        """What a lexer found, in order."""
+        for marker, text in pieces:
+            if marker is None:
+                self.text(text)
+            else:
+                self.marker(marker, text)
+
+    def take(self) -> list[Event]:
+        """The events so far, once."""
+        events = self.out.copy()
+        self.out.clear()
+        return events
+
     def marker(self, marker: Marker, spelling: str) -> None:
         """A special token."""
         self._spelling, self._fed = spelling, True
@@ -84,21 +100,26 @@ class BlockMachine:
             return
         for step in cell.steps:
             self._steps[step](marker)
-        self._state = cell.state
+        self._enter(cell.state)
 
-    def text(self, text: str) -> None:
-        """Ordinary text."""
-        if self._state is State.TEXT:
-            self.out.append(self._write(text))
-        elif self._state is not State.CALL:
-            self._hold_header(text)
+    def _enter(self, state: State) -> None:
+        """`state` says where ordinary text goes from here on."""
+        self._state = state
+        if state in (State.BETWEEN, State.HEADER):
+            self.text = self._hold_header
+        elif self._raw is not None:
+            self.text = self._say_and_keep
         else:
-            if self._raw is not None:
-                self._raw.append(text)
-            if self._payload is None:
-                self.out.append(self._write(text))
-            else:
-                self._payload.feed(text)
+            self.text = self._say if self.payload is None else self.payload.feed
+
+    def _say(self, text: str) -> None:
+        self.out.append(self._write(text))
+
+    def _say_and_keep(self, text: str) -> None:
+        """Strict: a payload is checked as it was sent, once it is whole."""
+        if self._raw is not None:
+            self._raw.append(text)
+        (self._say if self.payload is None else self.payload.feed)(text)
 
     def end(self) -> Termination:
         """Nothing follows."""
@@ -110,7 +131,7 @@ class BlockMachine:
             self._end_block(closed=False, proper=False)
         elif not self._strict:
             self._release(None)
-        self._state = State.BETWEEN
+        self._enter(State.BETWEEN)
         if unfinished:
             return Termination.UNFINISHED_BLOCK
         if self._malformed:
@@ -122,7 +143,7 @@ class BlockMachine:
         keep: list[Event] = []
         if self._state in (State.TEXT, State.CALL):
             last = max(i for i, event in enumerate(self.out) if isinstance(event, BlockStart))
-            keep = self.out[last:] if self._payload else self.out[last : last + 1]
+            keep = self.out[last:] if self.payload else self.out[last : last + 1]
         self.out[:] = keep
         self._given = "".join(self._header)
         self._header, self._header_size = [], 0
@@ -139,8 +160,8 @@ class BlockMachine:
         if self._header_size > self._header_limit and not self._strict:
             self._note(Code.HEADER_TOO_LONG, f"no header has over {self._header_limit} characters")
             bare = self._begin_bare()
-            self._state = State.TEXT
-            self.out.append(self._write(bare))
+            self._enter(State.TEXT)
+            self.text(bare)
 
     def _release(self, _marker: Marker | None) -> None:
         """No kind marker followed: the held text is what the model says."""
@@ -178,7 +199,7 @@ class BlockMachine:
         self._kind, self._name = kind, header
         self._blocks += 1
         self.out.append(BlockStart(self._role, kind, header))
-        self._payload = None
+        self.payload = None
         if self._role != "model":
             role = self._role
             self._note(Code.FOREIGN_ROLE, f"the model wrote a message of role {role}")
@@ -197,7 +218,7 @@ class BlockMachine:
     def _begin_call(self, header: str) -> None:
         self._write = RejectedDelta
         if self._allow_calls:
-            self._payload = PayloadReader(header, self._calls, self.out)
+            self.payload = PayloadReader(header, self._calls, self.out)
         else:
             self._note(Code.CALL_REFUSED, "a tool call, though the request allows none")
 
@@ -215,11 +236,11 @@ class BlockMachine:
             self._role = self._last_role
 
     def _end_block(self, closed: bool, proper: bool) -> None:
-        if self._payload is not None:
-            self._payload.close(proper)
-            self._calls = self._payload.index
-            self._malformed = self._malformed or self._payload.malformed
-            self._payload = None
+        if self.payload is not None:
+            self.payload.close(proper)
+            self._calls = self.payload.index
+            self._malformed = self._malformed or self.payload.malformed
+            self.payload = None
         self._raw = None
         self.out.append(BlockEnd(closed))
         self._last_role, self._role = self._role, "model"

@@ -9,7 +9,7 @@ prompt together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from inkling_parsers.detokenize import Decode
@@ -62,10 +62,18 @@ class StreamParser:
         `delta` is text, or ids with `texts`, one string for each (those of special ids are not
         looked at). Raises TypeError for ids without `tokens`, ValueError after `finish`.
         """
+        return self.feed_pieces(self._lex(delta, texts))
+
+    def feed_pieces(self, pieces: Iterable[Piece]) -> list[Event]:
+        """The same from a lexer of the caller's own: (marker, its spelling), (None, text), ...
+
+        No text is empty. Raises ValueError after `finish`.
+        """
         if self.termination is not None:
             raise ValueError("this answer was finished; make a new StreamParser for the next one")
-        self._run(self._lex(delta, texts))
-        return self._take()
+        machine = self._machine
+        machine.run(pieces)
+        return machine.take() if self._trim is None else self._trim(machine.take())
 
     def _lex(self, delta: str | Sequence[int], texts: Sequence[str] | None) -> list[Piece]:
         if isinstance(delta, str):
@@ -76,6 +84,12 @@ class StreamParser:
             raise TypeError("got ids, but the parser has no tokens=; see SpecialTokens.from_vocab")
         return self._id_lexer.feed(delta, texts)
 
+    def goes_on_with(self, text: str) -> int | None:
+        """The index of the call whose arguments the ordinary `text` goes on with, where feeding it
+        would give that one `ArgumentsDelta` and change nothing; else None, and it has to be fed."""
+        payload = self._machine.payload
+        return payload.index if payload is not None and payload.flows(text) else None
+
     def finish(self, stopped: bool = False) -> list[Event]:
         """The last events; sets `termination`.
 
@@ -84,27 +98,13 @@ class StreamParser:
         if self.termination is not None:
             return []
         lexer = self._text_lexer if self._id_lexer is None else self._id_lexer
-        self._run(lexer.finish())
+        self._machine.run(lexer.finish())
         if stopped and not self._machine.stopped:
             stop = Marker.CONTENT_MODEL_END_SAMPLING
             self._machine.marker(stop, stop.value)
         self.termination = self._machine.end()
-        events = self._take()
-        return events + self._trim.finish() if self._trim is not None else events
-
-    def _run(self, pieces: list[Piece]) -> None:
-        machine = self._machine
-        for marker, text in pieces:
-            if marker is None:
-                machine.text(text)
-            else:
-                machine.marker(marker, text)
-
-    def _take(self) -> list[Event]:
-        out = self._machine.out
-        events = out.copy()
-        out.clear()
-        return events if self._trim is None else self._trim(events)
+        events = self._machine.take()
+        return events if self._trim is None else self._trim(events) + self._trim.finish()
 
     def _read_prompt(self, prompt: str | Sequence[int], decode: Decode | None) -> None:
         """Run the machine over the prompt's last block, and keep only where that leaves it."""
@@ -116,7 +116,7 @@ class StreamParser:
         starts = [
             at for at, (marker, _) in enumerate(pieces) if marker and CLASSES[marker] in _BOUNDARIES
         ]
-        self._run(pieces[starts[-1] :] if starts else pieces)
+        self._machine.run(pieces[starts[-1] :] if starts else pieces)
         self._machine.begin_answer()
 
     def _prompt_pieces(self, prompt: Sequence[int], decode: Decode | None) -> list[Piece]:

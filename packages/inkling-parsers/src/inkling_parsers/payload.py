@@ -15,7 +15,7 @@ from enum import Enum
 from inkling_parsers.call import CallWriter, decode_string
 from inkling_parsers.doubt import Doubt
 from inkling_parsers.events import Code, Event
-from inkling_parsers.json_span import JsonSpan
+from inkling_parsers.json_span import STRING_RUN, JsonSpan
 
 MAX_LEAD = 4096  # characters of text before the payload's first bracket
 
@@ -58,6 +58,7 @@ class PayloadReader:
         self._tail = ""  # not read yet: it needs more text
         self._doubt: Doubt | None = None
         self._entities = False
+        self._flows = False  # inside a string that is sent on as it comes, with nothing held
         self._begin_object(0)
 
     @property
@@ -84,6 +85,9 @@ class PayloadReader:
 
     def feed(self, text: str) -> None:
         """Read on."""
+        if self.flows(text):
+            self._call.send(text)
+            return
         doubt = self._doubt
         if doubt is not None:
             verdict = doubt.feed(text)
@@ -91,6 +95,10 @@ class PayloadReader:
                 return
             text = self._settle(doubt, verdict) + text
         self._run(text, final=False)
+
+    def flows(self, text: str) -> bool:
+        """Whether `text` only goes on with a string of arguments that are sent as they come."""
+        return self._flows and STRING_RUN.fullmatch(text) is not None
 
     def close(self, proper: bool) -> None:
         """The block is over; `proper` if a marker of the model's own ended the message."""
@@ -123,6 +131,13 @@ class PayloadReader:
         elif self._stage not in _OVER:
             self._raw.append(text[self._mark : pos])
         self._tail = "" if self._doubt is not None else text[pos:]
+        self._flows = (
+            self._span.string_is_open
+            and self._sink is _Sink.STREAM
+            and self._call.started
+            and not self._tail
+            and self._doubt is None
+        )
 
     # -- one step per stage; answers where it stopped, or None to wait for more text
 

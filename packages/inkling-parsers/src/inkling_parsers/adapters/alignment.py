@@ -45,6 +45,7 @@ class TokenText:
     def __init__(self, decode: Callable[[list[int]], str], specials: Mapping[int, str]) -> None:
         self._decode = decode
         self._specials = specials
+        self._special = frozenset(specials)
         self._shows_specials: bool | None = None  # until a first special token tells
         self._closed: deque[_Closed] = deque()
         self._open_run: list[int] = []
@@ -52,12 +53,18 @@ class TokenText:
         self._at = 0  # everything before this offset of _text went out
         self._released = 0  # characters of the first run that went out already
 
+    def passes(self, text: str, ids: Sequence[int]) -> bool:
+        """Whether this delta is ordinary text as it stands, which most are: nothing is held and no
+        id is special. Then it counts as fed."""
+        if self._closed or not self._special.isdisjoint(ids):
+            return False
+        self._open_run += ids
+        self._released += len(text)
+        return True
+
     def feed(self, text: str, ids: Sequence[int]) -> list[Piece]:
         """The pieces that this delta settles, in order; adjacent text may come in several."""
-        if not self._closed and self._specials.keys().isdisjoint(ids):
-            # Most deltas: nothing is held, nothing is special.
-            self._open_run.extend(ids)
-            self._released += len(text)
+        if self.passes(text, ids):
             return [Piece(None, text)] if text else []
         for token in ids:
             if token in self._specials:

@@ -12,7 +12,7 @@ Not here: the dictionaries or objects that a server sends (`openai`, `vllm`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from inkling_parsers.events import (
@@ -30,7 +30,7 @@ def new_call_id() -> str:
     return f"call_{uuid.uuid4().hex[:24]}"
 
 
-@dataclass
+@dataclass(slots=True)
 class CallDelta:
     """News about one call: `id` and `name` only where the call starts."""
 
@@ -40,7 +40,7 @@ class CallDelta:
     arguments: str
 
 
-@dataclass
+@dataclass(slots=True)
 class AnswerDelta:
     """News about one answer; empty strings and no calls mean no news."""
 
@@ -62,7 +62,7 @@ class AnswerDelta:
         return AnswerDelta(self.reasoning + later.reasoning, self.content + later.content, calls)
 
 
-def answer_delta(events: Iterable[Event], *, calls_as_text: bool = False) -> AnswerDelta:
+def answer_delta(events: Sequence[Event], calls_as_text: bool = False) -> AnswerDelta:
     """Sort events into fields.
 
     `calls_as_text` shows the payload of refused calls as content: what a server without tool calls

@@ -20,8 +20,6 @@ from inkling_parsers.events import Event
 from inkling_parsers.markers import CLASSES, MarkerClass, SpecialTokens
 from inkling_parsers.parser import StreamParser
 
-_ORDINARY = -1  # stands for all ids of a piece of ordinary text; no vocabulary has it
-
 
 class Calls(Enum):
     """What becomes of a tool call that the model makes."""
@@ -55,6 +53,7 @@ class AnswerStream:
         self._tokens = tokens
         self._prompt_ids = prompt_ids
         self._calls = calls
+        self._shows_calls = calls is Calls.SHOWN
         self._coercion = None if coerce_to is None else Coercion(coerce_to)
         self._parser: StreamParser | None = None
         self._pieces: TokenText | None = None  # None for a stream without ids
@@ -66,8 +65,20 @@ class AnswerStream:
                 return AnswerDelta()
             self._parser = self._start(has_ids=len(ids) > 0)
         if self._pieces is None:
-            return self._news(self._parser.feed(text))
-        return self._news(self._parse(self._parser, self._pieces.feed(text, ids)))
+            events = self._parser.feed(text)
+        else:
+            events = self._parse(self._parser, self._pieces.feed(text, ids))
+        if self._coercion is not None:
+            events = self._coercion.feed(events)
+        return answer_delta(events, self._shows_calls)
+
+    def goes_on_with(self, text: str, ids: Sequence[int]) -> int | None:
+        """The index of the call whose arguments this delta only goes on with, and then it counts as
+        fed; else None. Most deltas of a long call are such, and a server has to be quick there."""
+        if not text or self._parser is None or self._pieces is None or self._coercion is not None:
+            return None
+        index = self._parser.goes_on_with(text)
+        return index if index is not None and self._pieces.passes(text, ids) else None
 
     def finish(self) -> AnswerDelta:
         """What the end of the answer settles."""
@@ -79,7 +90,7 @@ class AnswerStream:
         events += self._parser.finish()
         if self._coercion is not None:
             events = self._coercion.feed(events) + self._coercion.finish()
-        return answer_delta(events, calls_as_text=self._calls is Calls.SHOWN)
+        return answer_delta(events, self._shows_calls)
 
     def _start(self, has_ids: bool) -> StreamParser:
         choice = None if self._calls is Calls.SENT else "none"
@@ -104,12 +115,8 @@ class AnswerStream:
         return ""
 
     def _parse(self, parser: StreamParser, pieces: list[Piece]) -> list[Event]:
-        if not pieces:
-            return []
-        ids = [_ORDINARY if piece.special is None else piece.special for piece in pieces]
-        return parser.feed(ids, texts=[piece.text for piece in pieces])
-
-    def _news(self, events: list[Event]) -> AnswerDelta:
-        if self._coercion is not None:
-            events = self._coercion.feed(events)
-        return answer_delta(events, calls_as_text=self._calls is Calls.SHOWN)
+        markers, names = self._tokens.special.markers, self._tokens.special.names
+        return parser.feed_pieces(
+            (None, text) if special is None else (markers[special], names[special])
+            for special, text in pieces
+        )

@@ -44,13 +44,13 @@ class ChatDeltas:
         """The delta for these events; None where there is nothing to send."""
         if self._coercion is not None:
             events = self._coercion.feed(events)
-        return self._delta(answer_delta(events))
+        return self._delta(answer_delta(list(events)))
 
     def finish(self, events: Iterable[Event]) -> dict[str, Any] | None:
         """The last delta, from the events of the parser's `finish`."""
         if self._coercion is not None:
             events = [*self._coercion.feed(events), *self._coercion.finish()]
-        return self._delta(answer_delta(events))
+        return self._delta(answer_delta(list(events)))
 
     def finish_reason(self, termination: Termination | None) -> str:
         """OpenAI's word for how the answer ended, once all its events were fed."""

@@ -27,21 +27,27 @@ except ModuleNotFoundError:
     )
 
 from inkling_parsers.adapters.answer import AnswerDelta, CallDelta
+from inkling_parsers.adapters.vllm.unchecked import maker
 
 __all__ = [
     "DeltaMessage",
     "ExtractedToolCallInformation",
     "FunctionCall",
+    "arguments_message",
     "delta_message",
     "extracted",
     "function_calls",
 ]
 
 
+# One of each is made per token, of strings that this package made: nothing is there to validate.
+_message = maker(DeltaMessage, content="")
+_tool_call = maker(DeltaToolCall, index=0, function=DeltaFunctionCall())
+_function = maker(DeltaFunctionCall)
+
+
 def delta_message(news: AnswerDelta) -> DeltaMessage | None:
     """A streaming delta; None where there is no news."""
-    if not news:
-        return None
     # Only what is set is sent: vLLM leaves unset fields out of a chunk.
     fields: dict[str, Any] = {}
     if news.reasoning:
@@ -50,17 +56,24 @@ def delta_message(news: AnswerDelta) -> DeltaMessage | None:
         fields["content"] = news.content
     if news.calls:
         fields["tool_calls"] = [_call_delta(call) for call in news.calls]
-    return DeltaMessage(**fields)
+    elif not fields:
+        return None
+    return _message(fields)
+
+
+def arguments_message(index: int, text: str) -> DeltaMessage:
+    """A streaming delta that only goes on with a call's arguments."""
+    function = _function({"arguments": text})
+    return _message({"tool_calls": [_tool_call({"index": index, "function": function})]})
 
 
 def _call_delta(call: CallDelta) -> DeltaToolCall:
     if call.id is None:
-        return DeltaToolCall(index=call.index, function=DeltaFunctionCall(arguments=call.arguments))
-    return DeltaToolCall(
-        index=call.index,
-        id=call.id,
-        type="function",
-        function=DeltaFunctionCall(name=call.name, arguments=call.arguments),
+        function = _function({"arguments": call.arguments})
+        return _tool_call({"index": call.index, "function": function})
+    function = _function({"name": call.name, "arguments": call.arguments})
+    return _tool_call(
+        {"index": call.index, "id": call.id, "type": "function", "function": function}
     )
 
 

@@ -21,11 +21,11 @@ from typing import Any
 from vllm.parser.abstract_parser import DelegatingParser
 from vllm.parser.metrics import record_tool_parser_invocation
 
-from inkling_parsers.adapters.answer import AnswerDelta
 from inkling_parsers.adapters.answer_stream import AnswerStream
 from inkling_parsers.adapters.vllm.protocol import (
     DeltaMessage,
     FunctionCall,
+    arguments_message,
     delta_message,
     function_calls,
 )
@@ -84,7 +84,7 @@ class _OnePass:
         stream = _new_stream(self, request, getattr(self, "_inkling_prompt_ids", None))
         first = stream.feed(model_output, model_output_token_ids)
         news = first.joined(stream.finish())
-        _count(self, request, news, is_streaming=False)
+        _count(self, request, bool(news.calls), is_streaming=False)
         return news.reasoning or None, news.content or None, function_calls(news) or None
 
     def parse_delta(
@@ -103,11 +103,15 @@ class _OnePass:
                 self.set_prompt_token_ids(prompt_token_ids)
             stream = _new_stream(self, request, getattr(self, "_inkling_prompt_ids", None))
             self._inkling_stream = stream
+        index = None if finished else stream.goes_on_with(delta_text, delta_token_ids)
+        if index is not None:
+            _count(self, request, is_called=True, is_streaming=True)
+            return arguments_message(index, delta_text)
         news = stream.feed(delta_text, delta_token_ids)
         if finished:
             news = news.joined(stream.finish())
             self._inkling_stream = None
-        _count(self, request, news, is_streaming=True)
+        _count(self, request, bool(news.calls), is_streaming=True)
         if not request.include_reasoning:
             news.reasoning = ""
         return delta_message(news)
@@ -119,9 +123,9 @@ def _new_stream(parser: Any, request: Any, prompt_ids: Sequence[int] | None) -> 
     return AnswerStream(tokens, prompt_ids, policy, coercion_tools(request))
 
 
-def _count(parser: Any, request: Any, news: AnswerDelta, is_streaming: bool) -> None:
+def _count(parser: Any, request: Any, is_called: bool, is_streaming: bool) -> None:
     """vLLM's counter of tool parser invocations, as its own path keeps it."""
     if parser.tool_parser is not None:
         record_tool_parser_invocation(
-            is_tool_called=bool(news.calls), is_streaming=is_streaming, request=request
+            is_tool_called=is_called, is_streaming=is_streaming, request=request
         )
