@@ -83,7 +83,11 @@ def forwards(parts, block_size):
     """Groups of parts, each of them one forward."""
     fresh = [part for part in parts if part.context == 0]
     later = scheduling_order([part for part in parts if part.context], block_size)
-    read = {part.table[(part.context - 1) // block_size] for part in later}
+    read = {
+        part.table[part.context // block_size - 1]
+        for part in later
+        if not part.context % block_size
+    }
     quiet = [
         part
         for part, depth in zip(later, hit_depths(later, block_size), strict=True)
@@ -210,7 +214,7 @@ def test_rows_of_another_shape_are_refused():
 
 def test_a_page_is_keys_values_and_one_row():
     """Inkling-Small on eight ranks: 65,536 + 50,688 bytes per block and layer."""
-    page = page_bytes(PRESETS["inkling-small"], 8, 128, torch.bfloat16)
+    page = page_bytes(PRESETS["inkling_small"], 8, 128, torch.bfloat16)
     assert page == (65_536, 50_688)
     assert sum(page) * 42 == 4_881_408  # a block of all layers
 
