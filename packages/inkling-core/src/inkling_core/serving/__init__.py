@@ -2,6 +2,7 @@
 
 settings.py      one settings object: Hydra sets it, workers read it from INKLING_* variables
 server.py        start-up checks, vLLM's arguments and environment, a token before HTTP opens
+launch.py        what a back end changes about that; vllm_server.py: where vLLM keeps its server
 plugin.py        the `vllm.general_plugins` entry point; paths.py: the names it hands out
 hf_config.py     config.json as vLLM sees it; mtp.py: a refusal
 model.py         the vLLM-facing model class around `inkling_core.model.Decoder`, written once

@@ -5,7 +5,8 @@
 2. A JSON schema (or other grammar) on a raw completion holds from its first token. vLLM waits for
    the end of reasoning, which the text of a completion without chat markers never announces.
 
-What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's.
+What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's. `Rules` goes
+over any of its schedulers.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from vllm.v1.request import Request
 logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
 
 
-class InklingScheduler(Scheduler):
-    """See the module docstring."""
+class Rules(Scheduler):
+    """The two rules, over whatever scheduler comes next in a subclass's order."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -63,3 +64,7 @@ class InklingScheduler(Scheduler):
         )
         # vLLM finishes the members of this set with FINISHED_ERROR in the same call.
         self.grammar_compile_error_reqs.add(request_id)
+
+
+class InklingScheduler(Rules):
+    """The rules over vLLM's scheduler of synchronous steps."""

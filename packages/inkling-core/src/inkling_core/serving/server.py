@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inkling_core.embedded import EMBEDDED, checkpoint_folder
-from inkling_core.serving.paths import SCHEDULER_PATH
+from inkling_core.serving.launch import CPU, Launch, launch_of
 from inkling_core.serving.settings import ServeSettings
 
 MIB = 2**20
@@ -25,8 +25,6 @@ ENGINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",  # the checkpoint is a folder; nothing may be fetched
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_COMPUTE_NANS_IN_LOGITS": "1",  # scheduler.py ends the request that has any
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` keeps a core back; OMP_NUM_THREADS decides
 }
 
 
@@ -37,8 +35,9 @@ def serve(settings: ServeSettings) -> None:
     vLLM starts; whatever makes vLLM fail later propagates, so that the process exits non-zero.
     """
     settings = resolve(settings.with_environment(os.environ))
-    prepare_environment(settings, os.environ)
-    run(arguments(settings))
+    launch = launch_of(settings.backend)
+    prepare_environment(settings, os.environ, launch)
+    run(arguments(settings, launch))
 
 
 def resolve(settings: ServeSettings) -> ServeSettings:
@@ -64,7 +63,8 @@ def resolve(settings: ServeSettings) -> ServeSettings:
             f"of {limit}: lower it"
         )
     auto = settings.dtype == "auto"
-    dtype = served_dtype(folder, config.dtype) if auto else settings.dtype
+    launch = launch_of(settings.backend)
+    dtype = served_dtype(folder, config.dtype, launch) if auto else settings.dtype
     kv_dtype = getattr(torch, dtype)
     layout = page_layout(
         config,
@@ -89,23 +89,18 @@ def served_name(folder: Path) -> str:
     return "inkling-nano" if folder == EMBEDDED else folder.resolve().name
 
 
-def served_dtype(folder: Path, stored: str) -> str:
-    """The dtype that `auto` means: as stored, but float32 for the embedded model.
-
-    That one is stored in bfloat16 to be small, and is small enough to be served exactly as the
-    float32 reference computes it.
-    """
-    return "float32" if folder == EMBEDDED else stored
+def served_dtype(folder: Path, stored: str, launch: Launch = CPU) -> str:
+    """The dtype that `auto` means: as stored, unless the launch names another for the embedded
+    model."""
+    return launch.embedded_dtype or stored if folder == EMBEDDED else stored
 
 
-def prepare_environment(settings: ServeSettings, environ: MutableMapping[str, str]) -> None:
+def prepare_environment(
+    settings: ServeSettings, environ: MutableMapping[str, str], launch: Launch = CPU
+) -> None:
     """Write what vLLM's processes inherit. Raises ValueError for a variable that contradicts."""
-    if environ.get("VLLM_CPU_KVCACHE_SPACE"):
-        raise ValueError(
-            f"VLLM_CPU_KVCACHE_SPACE={environ['VLLM_CPU_KVCACHE_SPACE']} (GiB) would override "
-            f"kv_cache_mib={settings.kv_cache_mib}: unset it"
-        )
-    environ.update(ENGINE_VARIABLES)
+    launch.prepare(settings, environ)
+    environ.update({**ENGINE_VARIABLES, **launch.variables})
     environ.update(settings.environment())
     environ["OMP_NUM_THREADS"] = str(thread_count(settings))
     if settings.api_key is not None:
@@ -120,7 +115,7 @@ def thread_count(settings: ServeSettings) -> int:
     return max(1, (cores or 1) // settings.tensor_parallel)
 
 
-def arguments(settings: ServeSettings) -> list[str]:
+def arguments(settings: ServeSettings, launch: Launch = CPU) -> list[str]:
     """vLLM's argument list for resolved settings. No secret is in it."""
     values: Mapping[str, Any] = {
         "--model": settings.checkpoint,
@@ -129,14 +124,13 @@ def arguments(settings: ServeSettings) -> list[str]:
         "--port": settings.port,
         "--dtype": settings.dtype,
         "--max-model-len": settings.max_model_len,
-        "--kv-cache-memory-bytes": settings.kv_cache_mib * MIB,
         "--block-size": settings.block_size,
         "--max-num-seqs": settings.max_num_seqs,
         "--max-num-batched-tokens": settings.max_num_batched_tokens,
         "--tensor-parallel-size": settings.tensor_parallel,
-        "--scheduler-cls": SCHEDULER_PATH,
         "--shutdown-timeout": settings.drain_seconds,
         "--uvicorn-log-level": settings.log_level.lower(),
+        **launch.arguments(settings),
     }
     flags = [
         "--enforce-eager",  # the decoder is plain torch; inductor would add half a minute
@@ -158,28 +152,28 @@ def arguments(settings: ServeSettings) -> list[str]:
 def run(argument_list: list[str]) -> None:
     """vLLM's server start, in this process, after `prepare_environment`."""
     import uvloop
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
-    from vllm.logger import configure_logging_from_args
     from vllm.plugins import load_general_plugins
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    from inkling_core.serving import vllm_server
+
     cli_env_setup()
     load_general_plugins()
-    parser = make_arg_parser(FlexibleArgumentParser(prog="inkling serve"))
+    parser = vllm_server.make_arg_parser(FlexibleArgumentParser(prog="inkling serve"))
     parsed: Any = parser.parse_args(argument_list)
-    configure_logging_from_args(parsed)
-    validate_parsed_serve_args(parsed)
+    vllm_server.configure_logging(parsed)
+    vllm_server.validate_parsed_serve_args(parsed)
     uvloop.run(_serve_when_ready(parsed))
 
 
 async def _serve_when_ready(parsed: Any) -> None:
     """As vLLM's run_server, with one real token between the engine and the first HTTP answer."""
-    from vllm.entrypoints.launchers.api_server.entry import (
+    from inkling_core.serving.vllm_server import (
         build_and_serve,
         build_async_engine_client,
+        setup_server,
     )
-    from vllm.entrypoints.launchers.launcher import setup_server
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt("terminated during start-up")

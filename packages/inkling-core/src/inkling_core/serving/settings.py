@@ -19,7 +19,7 @@ PREFIX = "INKLING_"
 SECRETS = frozenset({"api_key"})  # never on a command line, never in a log
 DTYPES = ("auto", "float32", "bfloat16")
 CONV_DTYPES = ("auto", "float32", "bfloat16")
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "reference", "hpu_emulated")
 PARSERS = ("inkling_py", "none")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_EFFORT = 0.99
@@ -36,7 +36,8 @@ class ServeSettings:
     api_key: what clients have to send as bearer token; better given as INKLING_API_KEY.
     dtype: model dtype; auto is the one the checkpoint is stored in (nano: float32).
     conv_dtype: dtype of the conv rows; auto is the model dtype, which loses nothing.
-    backend: `cpu` (paged ops for serving) or `reference` (the law itself, slow).
+    backend: `cpu` (paged ops for serving), `reference` (the law itself, slow) or `hpu_emulated`
+        (vllm-gaudi's runner on an emulated device; needs inkling-hpu and vllm_gaudi).
     max_model_len: tokens of prompt plus answer; None is the checkpoint's own limit.
     kv_cache_mib: pool for keys, values and conv rows of all requests, MiB.
     block_size: positions per block; a prefix hit reuses whole blocks.

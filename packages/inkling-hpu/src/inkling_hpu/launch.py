@@ -1,0 +1,56 @@
+"""How `inkling serve backend=hpu_emulated` starts: vLLM's server on the emulated device.
+
+What it is: an `inkling_core.serving.launch.Launch`. The device's memory is the pool that was asked
+for (kv_cache_mib), so vllm-gaudi's own arithmetic turns it into blocks.
+
+What it is not: production. On a Gaudi vLLM is started with its own command and finds the plugin.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from inkling_core.serving.launch import Launch
+from inkling_core.serving.settings import ServeSettings
+from inkling_hpu.emulation import EmulationSettings, install
+
+NEEDED = ("vllm", "vllm_gaudi")
+
+
+def _prepare(settings: ServeSettings, environ: MutableMapping[str, str]) -> None:
+    """Install the emulation in this process, for its children too."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"backend={settings.backend} needs {' and '.join(missing)} in this environment: "
+            "docs/backends/hpu.md says how to make one"
+        )
+    if settings.conv_dtype not in ("auto", settings.dtype):
+        raise ValueError(
+            f"conv_dtype={settings.conv_dtype}: on a Gaudi conv rows have the model's dtype "
+            f"({settings.dtype}); leave it at auto"
+        )
+    install(
+        EmulationSettings(
+            memory_gib=settings.kv_cache_mib / 1024, float32=settings.dtype == "float32"
+        )
+    )
+
+
+def _arguments(settings: ServeSettings) -> Mapping[str, Any]:
+    return {
+        "--gpu-memory-utilization": 1.0,  # the emulated device holds nothing but the pool
+        "--scheduler-cls": "inkling_hpu.scheduler.InklingHpuScheduler",
+    }
+
+
+EMULATED = Launch(
+    variables={
+        "PT_HPU_LAZY_MODE": "1",  # as production
+        "VLLM_SKIP_WARMUP": "true",  # nothing is captured here, so nothing has to be warmed up
+    },
+    prepare=_prepare,
+    arguments=_arguments,
+)
