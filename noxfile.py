@@ -121,6 +121,22 @@ def adapters(session: nox.Session) -> None:
 
 
 @nox.session(default=False, venv_backend="none")
+def hpu(session: nox.Session) -> None:
+    """vllm-gaudi's own runner on an emulated Gaudi: stock models, Inkling, negative controls.
+
+    INKLING_HPU_PYTHON names the interpreter that has vLLM and vllm_gaudi (default: this one);
+    INKLING_VLLM_GAUDI a source tree of vllm-gaudi that is not installed.
+    """
+    python = os.environ.get("INKLING_HPU_PYTHON", sys.executable)
+    asked = [python, "tests/hpu/run.py", "--check"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        session.skip(f"tests/hpu, all of it. {answer.stderr.strip()}")
+    arguments = report("hpu", "tests/hpu", *session.posargs)[2:]
+    session.run(python, "tests/hpu/run.py", *arguments, external=True, env=ONE_THREAD)
+
+
+@nox.session(default=False, venv_backend="none")
 def oracle(session: nox.Session) -> None:
     """The parsers against the model owner's tml-renderers 0.2.1."""
     shared(session, "oracle", "oracle", f"{PARSER_TESTS}/oracle", "-n", "2")
