@@ -96,7 +96,7 @@ def conv_rows(llm: Any) -> Any:
     """The conv store of the served model (one process, one rank)."""
     core = llm.llm_engine.engine_core.engine_core
     worker = core.model_executor.driver_worker.worker
-    return worker.model_runner.get_model()._caches.conv_rows
+    return worker.model_runner.get_model()._caches.conv
 
 
 def num_blocks(llm: Any) -> int:
