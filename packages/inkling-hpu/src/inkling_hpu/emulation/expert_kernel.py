@@ -1,6 +1,7 @@
 """`torch.ops.hpu.mixture_of_experts`: all experts of a rank in one call.
 
-    y[t] = sum_k weights[t, k] * w3[e] @ (act(gate) * up),   [gate; up] = w12[e] @ x[t],   e = ids[t, k]
+    y[t] = sum_k weights[t, k] * w3[e] @ (act(gate) * up)
+    [gate; up] = w12[e] @ x[t],   e = ids[t, k]
 
 Layout: `w12` holds gate rows first, then up rows (concatenated, not interleaved). Experts outside
 experts_min..experts_max belong to other ranks and add nothing.

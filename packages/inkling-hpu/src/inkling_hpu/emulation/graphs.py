@@ -2,7 +2,7 @@
 
 What it is: in lazy mode the bridge captures one graph per distinct call of a wrapped module. Two
 calls are the same graph when their arguments hash alike: tensors by shape and dtype, everything
-else by value. A Python int that follows the step is therefore a new graph each step, and shows here.
+else by value. A Python int that follows the step is therefore a new graph each step, and shows.
 
     signature(args, kwargs)  the text that is hashed;  captured()  how often each was seen
 

@@ -40,8 +40,8 @@ def wrap(op: str, index: Tensor, size: int) -> Tensor:
     if bool(bad.any()):
         where = int(bad.flatten().nonzero()[0])
         raise BadIndex(
-            f"{op}: index {int(wide.flatten()[where])} (entry {where} of {wide.numel()}) is outside "
-            f"0..{size - 1}, and only -1 pads; {int(bad.sum())} such"
+            f"{op}: index {int(wide.flatten()[where])} (entry {where} of {wide.numel()}) is "
+            f"outside 0..{size - 1}, and only -1 pads; {int(bad.sum())} such"
         )
     return torch.where(wide < 0, size - 1, wide)
 

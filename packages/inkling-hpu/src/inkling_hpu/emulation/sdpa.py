@@ -4,8 +4,8 @@
 
 Shapes: q [B, N, Sq, H]; k and v [B, G, S, H], N a multiple of G; mask [B or 1, N or 1, Sq, S],
 added. Rules of the bridge that are kept, because callers trip over them: valid lengths need
-is_causal, and is_causal cannot be combined with a mask, so a mask has to hold causality, window and
-padding itself. A mask of 2^31 bytes or more is refused: it overflows on the device.
+is_causal, and is_causal cannot be combined with a mask, so a mask has to hold causality, window
+and padding itself. A mask of 2^31 bytes or more is refused: it overflows on the device.
 
 What it is not: the kernel's rounding: its 'fast' softmax is bfloat16. Sinks and dropout are refused.
 """
@@ -20,8 +20,8 @@ from torch import Tensor
 
 MASK_BYTES = 2**31
 SCHEMA = (
-    "sdpa_recomp_fwd(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, float dropout_p, float scale, "
-    "bool is_causal, bool requires_backward, str softmax_mode, Tensor? valid_seq_len, "
+    "sdpa_recomp_fwd(Tensor q, Tensor k, Tensor v, Tensor? attn_mask, float dropout_p, "
+    "float scale, bool is_causal, bool requires_backward, str softmax_mode, Tensor? valid_seq_len, "
     "str seq_padding_type) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 _LIBRARY: list[torch.library.Library] = []

@@ -18,7 +18,7 @@ SCHEMA = "{}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def declare_missing() -> None:
-    """Declare what torchvision's Python part names when torch is a CPU build and torchvision is not."""
+    """Declare what torchvision's Python part names, where only torch is a CPU build."""
     import torch
 
     if torch.version.cuda is None and _built_for_cuda():
