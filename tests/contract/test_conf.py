@@ -1,5 +1,5 @@
-"""conf/, here and in inkling-hpu: every option of every group composes with every command that uses
-the group."""
+"""conf/ and the trees of single commands: every option of every group composes with every command
+that uses the group."""
 
 import os
 from functools import cache
@@ -15,6 +15,7 @@ from inkling_core.cli.schema import field_names, settings_from
 ROOT = Path(__file__).resolve().parents[2]
 CONFS = (
     ROOT / "conf",
+    ROOT / "packages" / "inkling-core" / "src" / "inkling_core" / "parity" / "conf",
     ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "counter" / "conf",
 )
 COMMANDS = composed()

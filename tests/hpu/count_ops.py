@@ -1,10 +1,10 @@
-"""Counts one decode step of the served model inside vllm-gaudi's real runner.
+"""Counts decode steps of the served model inside vllm-gaudi's real runner: a child process.
 
-    python -m inkling_hpu.emulation count_ops.py MODEL OUT.json ENGINE.json
+    python -m inkling_hpu.emulation count_ops.py RUN.json OUT.json
 
-What it is: the rule and the hooks of `inkling_hpu.counter` around `InklingForGaudi.forward` and
-`compute_logits`, which the unmodified runner calls. The last decode step is kept: by then whatever
-is made at the first call is made.
+What it is: the rule of `inkling_hpu.counter` around `InklingForGaudi.forward` and `compute_logits`,
+which the unmodified runner calls, in every rank (`Counting` extends vLLM's worker class). The last
+decode step is kept: by then whatever is made at the first call is made.
 
 What it is not: a judgement; test_op_count.py compares with the count on the meta device.
 """
@@ -16,76 +16,79 @@ import sys
 from pathlib import Path
 from typing import Any
 
+CHECKS = ("inkling_hpu.emulation.indices", "wrap")
 EMULATION = "emulation"
 
 
-class CountedSteps:
-    """Wraps the serving class; `steps` holds a tally per decode step, oldest first."""
+class Counting:
+    """What `worker_extension_cls` adds to the worker of each rank."""
 
-    def __init__(self) -> None:
-        self.steps: list[Any] = []
-
-    def watch(self) -> None:
+    def start_counting(self) -> None:
+        """From now on every decode step of this rank is counted."""
         from inkling_hpu.serving_model import InklingForGaudi
 
+        self.steps: list[Any] = []
         forward, logits = InklingForGaudi.forward, InklingForGaudi.compute_logits
         decoding = False
 
-        def counted_forward(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        def counted_forward(model: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal decoding
             decoding = not model._forward_context().attn_metadata.is_prompt
-            if not decoding:
-                return forward(model, input_ids, *args, **kwargs)
-            return self._count(model, forward, input_ids, *args, **kwargs)
+            run = self._count if decoding else _plainly
+            return run(forward, None, model, *args, **kwargs)
 
-        def counted_logits(model: Any, hidden_states: Any) -> Any:
-            if not decoding:
-                return logits(model, hidden_states)
-            return self._count(model, logits, hidden_states, into=self.steps.pop())
+        def counted_logits(model: Any, *args: Any, **kwargs: Any) -> Any:
+            run = self._count if decoding else _plainly
+            return run(logits, self.steps[-1:], model, *args, **kwargs)
 
         InklingForGaudi.forward = counted_forward
         InklingForGaudi.compute_logits = counted_logits
 
-    def _count(self, model: Any, run: Any, *args: Any, into: Any = None, **kwargs: Any) -> Any:
+    def last_step(self) -> list[list[Any]]:
+        """Layer kind, part, op, ops, all-reduces of the last decode step."""
+        rows = self.steps[-1].rows
+        return [[*key, sums.ops, sums.all_reduces] for key, sums in rows.items()]
+
+    def _count(self, run: Any, step: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         from inkling_hpu.counter.layer_kinds import LayerKinds
         from inkling_hpu.counter.mode import OpCounter
 
-        with LayerKinds(model.decoder) as kinds, OpCounter(lambda: place(kinds)) as mode:
-            if into is not None:
-                mode.tally = into
+        with LayerKinds(model.decoder) as kinds, OpCounter(lambda: place(kinds)) as counter:
+            if step:
+                (counter.tally,) = step
             result = run(model, *args, **kwargs)
-        self.steps.append(mode.tally)
+        if not step:
+            self.steps.append(counter.tally)
         return result
+
+
+def _plainly(run: Any, step: Any, *args: Any, **kwargs: Any) -> Any:
+    return run(*args, **kwargs)
 
 
 def place(kinds: Any) -> tuple[str, str]:
     """As the counter's, but for the emulation's own checks of indices, which no device runs."""
-    from inkling_hpu.counter.parts import PARTS, place_of_caller
+    from inkling_hpu.counter.parts import place_of_caller
 
     frame = sys._getframe(1)
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.startswith("inkling_hpu.emulation"):
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) == CHECKS:
             return kinds.current, EMULATION
-        if module in PARTS:
-            break
         frame = frame.f_back
     return place_of_caller(kinds)
 
 
-def main(model: str, out: str, engine: str) -> None:
-    """Generate with five prompts and write the last decode step's rows."""
-    watched = CountedSteps()
-    watched.watch()
+def main(run_path: str, out_path: str) -> None:
+    """Generate as RUN.json says, counting; write the rows of every rank."""
+    run = json.loads(Path(run_path).read_text())
     from vllm import LLM, SamplingParams
 
-    llm = LLM(model=model, **json.loads(Path(engine).read_text()))
+    llm = LLM(model=run["model"], worker_extension_cls="count_ops.Counting", **run["engine"])
+    llm.collective_rpc("start_counting")
     params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True, detokenize=False)
-    prompts = [{"prompt_token_ids": [5 + n % 200 for n in range(size)]} for size in (3, 130, 260)]
+    prompts = [{"prompt_token_ids": ids} for ids in run["prompts"]]
     llm.generate(prompts, params, use_tqdm=False)
-    rows = watched.steps[-1].rows
-    found = [[*key, sums.ops, sums.all_reduces, sums.bytes] for key, sums in rows.items()]
-    Path(out).write_text(json.dumps({"steps": len(watched.steps), "rows": found}))
+    Path(out_path).write_text(json.dumps({"ranks": llm.collective_rpc("last_step")}))
 
 
 if __name__ == "__main__":

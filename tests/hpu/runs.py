@@ -86,19 +86,24 @@ class Outcome:
 
 def execute(run: Run, folder: Path) -> Outcome:
     """Run it in a new process. Raises RunFailed with the end of its log."""
-    folder.mkdir(parents=True, exist_ok=True)
-    asked, got, log = folder / "run.json", folder / "out.json", folder / "log.txt"
     batches = [
         {"prompts": [list(ids) for ids in batch.prompts], "max_tokens": batch.max_tokens}
         for batch in run.batches
     ]
-    engine = run.arguments()
-    asked.write_text(
-        json.dumps(
-            {"model": str(run.model), "engine": engine, "steps": batches, "poison": run.poison}
-        )
-    )
-    command = [sys.executable, "-m", "inkling_hpu.emulation", str(HERE / "engine.py")]
+    return read(*launch("engine.py", run, folder, {"steps": batches, "poison": run.poison}))
+
+
+def launch(
+    script: str, run: Run, folder: Path, more: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """A script of this folder in a new process on the emulated device: its answer and its log.
+
+    It gets two files: model, engine and `more` as JSON, and where to write. Raises RunFailed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    asked, got, log = folder / "run.json", folder / "out.json", folder / "log.txt"
+    asked.write_text(json.dumps({"model": str(run.model), "engine": run.arguments(), **more}))
+    command = [sys.executable, "-m", "inkling_hpu.emulation", str(HERE / script)]
     with log.open("w") as out:
         done = subprocess.run(
             [*command, str(asked), str(got)],
@@ -111,7 +116,7 @@ def execute(run: Run, folder: Path) -> Outcome:
     text = log.read_text()
     if done.returncode or not got.exists():
         raise RunFailed(f"exit status {done.returncode}; the log ends:\n{text[-4000:]}")
-    return read(json.loads(got.read_text()), text)
+    return json.loads(got.read_text()), text
 
 
 def read(out: Mapping[str, Any], log: str) -> Outcome:

@@ -45,23 +45,11 @@ def limited(value: Callable[[InklingConfig], int], limit: int, what: str) -> Cal
     return verifier
 
 
-def grouped_heads(context: OpContext) -> Verdict:
-    """Heads of a rank have to come in whole groups, and one head has to fit a program."""
-    config, size = context.config, context.tp_size
-    verdict = limited(lambda c: c.head_dim, LARGEST_HEAD, "head_dim")(context)
-    heads = config.num_attention_heads // size
-    counts = {config.kv_heads(layer) for layer in range(config.num_hidden_layers)}
-    for kv_heads in sorted(max(1, count // size) for count in counts):
-        if verdict.ok and heads % kv_heads:
-            return no(f"{heads} query heads do not divide into groups for {kv_heads} key heads")
-    return verdict
-
-
 _OPS = {name: getattr(ops, name) for name in ops.__all__}
 _VERIFIERS = dict.fromkeys(_OPS, runs_here) | {
     "rms_norm": limited(lambda c: c.hidden_size, LARGEST_ROW, "hidden_size"),
     "qkvr_prep": limited(lambda c: c.head_dim, LARGEST_HEAD, "head_dim"),
-    "rel_attention": grouped_heads,
+    "rel_attention": limited(lambda c: c.head_dim, LARGEST_HEAD, "head_dim"),
     "router": limited(
         lambda c: c.n_routed_experts + c.n_shared_experts, MOST_GATE_ROWS, "the number of experts"
     ),

@@ -195,15 +195,15 @@ def _prep_kernel(
         row = (number - query_tiles) * ROWS + inner
         _key_value_program(
             k_ptr, k_history_ptr, k_conv_ptr, k_norm_ptr, owner_ptr, first_ptr, slots_ptr,
-            k_out_ptr, row, row < num_tokens * kv_heads, kv_heads, width, block_size, k_block_stride,
-            k_slot_stride, k_head_stride, eps, True, PAGED, TAPS, COLUMNS, WIDE,
+            k_out_ptr, row, row < num_tokens * kv_heads, kv_heads, width, block_size,
+            k_block_stride, k_slot_stride, k_head_stride, eps, True, PAGED, TAPS, COLUMNS, WIDE,
         )  # fmt: skip
     else:
         row = (number - query_tiles - key_tiles) * ROWS + inner
         _key_value_program(
             v_ptr, v_history_ptr, v_conv_ptr, k_norm_ptr, owner_ptr, first_ptr, slots_ptr,
-            v_out_ptr, row, row < num_tokens * kv_heads, kv_heads, width, block_size, v_block_stride,
-            v_slot_stride, v_head_stride, eps, False, PAGED, TAPS, COLUMNS, WIDE,
+            v_out_ptr, row, row < num_tokens * kv_heads, kv_heads, width, block_size,
+            v_block_stride, v_slot_stride, v_head_stride, eps, False, PAGED, TAPS, COLUMNS, WIDE,
         )  # fmt: skip
 
 

@@ -17,9 +17,16 @@ def normed_rows(x, weight, width, eps, dtype: tl.constexpr, WIDE: tl.constexpr):
 
 
 @device
+def sigmoid(x):
+    """1 / (1 + exp(-x)) without an overflow on either side."""
+    small = tl.exp(-tl.abs(x))
+    return tl.where(x >= 0, 1.0, small) / (1.0 + small)
+
+
+@device
 def gated(gate, up, dtype: tl.constexpr, WIDE: tl.constexpr):
     """float32 silu(gate) * up, rounded to `dtype` after each of the two steps."""
-    silu = rounded(gate / (1.0 + tl.exp(-gate)), dtype, WIDE)
+    silu = rounded(gate * sigmoid(gate), dtype, WIDE)
     return rounded(silu * up, dtype, WIDE)
 
 

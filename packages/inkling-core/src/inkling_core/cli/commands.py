@@ -17,6 +17,7 @@ from typing import Any
 
 GROUP = "inkling.commands"
 CONF = "inkling_core.conf"
+PARITY_CONF = "inkling_core.parity.conf"  # there `backend` is a setting, not a group
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,33 @@ _ROWS = (
         "inkling_core.cli.settings:CheckpointTinySettings",
         "inkling_core.weights.tiny:run",
         ("inkling checkpoint tiny out=DIR seed=1",),
+    ),
+    Command(
+        "parity dump",
+        "parity_dump",
+        "inputs and outputs of every op and of a whole model, by one back end, as a bundle",
+        "inkling_core.parity.settings:ParityDumpSettings",
+        "inkling_core.parity.check:dump",
+        ("inkling parity dump out=DIR", "inkling parity dump out=DIR backend=cuda_ref cases=tp8"),
+        conf=PARITY_CONF,
+    ),
+    Command(
+        "parity check",
+        "parity_check",
+        "another back end against a bundle: table per op, exit status by the tolerance table",
+        "inkling_core.parity.settings:ParityCheckSettings",
+        "inkling_core.parity.check:check",
+        ("inkling parity check backend=hpu bundle=DIR out=FILE.json",),
+        conf=PARITY_CONF,
+    ),
+    Command(
+        "parity report",
+        "parity_report",
+        "results of parity checks as Markdown and a plot",
+        "inkling_core.parity.settings:ParityReportSettings",
+        "inkling_core.parity.report:run",
+        ("inkling parity report results=[A.json,B.json] out=DIR",),
+        conf=PARITY_CONF,
     ),
 )
 BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from inkling_cuda_ref.storage import device, launch, power_of_2, stored, tile
+from inkling_cuda_ref.tile_math import sigmoid
 
 
 @device
@@ -65,7 +66,7 @@ def _router_kernel(
         x_ptr, weight_ptr, token, packed, expert, num_routed + SHARED, width, TOKENS, EXPERTS, DEPTH
     )
     bias = tl.load(bias_ptr + expert, mask=expert < num_routed, other=0.0).to(tl.float32)
-    choice = 1.0 / (1.0 + tl.exp(-logits)) + bias[None, :]
+    choice = sigmoid(logits) + bias[None, :]
     # as a descending sort has it: NaN first, then by value; shared experts are not to be chosen
     choice = tl.where(choice == choice, choice, float("inf"))
     choice = tl.where((expert < num_routed)[None, :], choice, float("-inf"))

@@ -1,0 +1,1 @@
+"""Configuration of the parity commands: a tree of their own (`backend` is a setting there)."""

@@ -1,0 +1,109 @@
+"""The core's decoder with these ops bound: logits of transformers, nano's greedy tokens, the
+conv-snapshot conformance suite over the store that it uses."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+pytest.importorskip("triton", reason="needs triton, which the kernels are written in")
+
+from parity_cases import DEVICE, WHOLE, hold
+
+from inkling_core.backend import OP_NAMES
+from inkling_core.checkpoint import load_decoder
+from inkling_core.conv_state import TensorConvStore
+from inkling_core.conv_state.conformance import ConvStoreConformance
+from inkling_core.embedded import EMBEDDED
+from inkling_core.generate import TokenGenerator
+from inkling_core.generate_text import Text
+from inkling_core.nano import tasks
+from inkling_core.nano.eval import evaluate, exam
+from inkling_core.parity.ragged import run_ragged
+from inkling_cuda_ref import ops
+from inkling_cuda_ref.backend import CUDA_REF
+
+GOLDEN = Path(__file__).parents[2] / "inkling-core" / "tests" / "data" / "golden"
+
+
+@pytest.fixture(scope="module")
+def golden():
+    """The decoder and, by transformers 5.24.0, ids and logits of three sequences."""
+    return load_decoder(GOLDEN, CUDA_REF, device=DEVICE), load_file(GOLDEN / "expected.safetensors")
+
+
+def test_every_op_is_bound(golden):
+    decoder, _ = golden
+    assert all(getattr(decoder.ops, name) is getattr(ops, name) for name in OP_NAMES)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_one_shot(golden, number):
+    decoder, expected = golden
+    ids = expected[f"ids.{number}"]
+    actual = TokenGenerator(decoder, len(ids), block_size=16).feed(ids)
+    hold("model", actual.cpu(), expected[f"logits.{number}"], "one shot")
+    assert torch.equal(actual.argmax(-1).cpu(), expected[f"logits.{number}"].argmax(-1))
+
+
+def test_chunks_and_decode(golden):
+    """Chunks that begin and end around block edges, then single tokens."""
+    decoder, expected = golden
+    ids = expected["ids.0"]
+    generator = TokenGenerator(decoder, len(ids), block_size=16)
+    parts = [generator.feed(part) for part in ids.split([15, 2, 31, 16, 1, 1, 1, 13])]
+    hold("model", torch.cat(parts).cpu(), expected["logits.0"], "chunks")
+
+
+def test_ragged_batch(golden):
+    decoder, expected = golden
+    sequences = [expected[f"ids.{i}"].tolist() for i in range(3)]
+    found = run_ragged(decoder, sequences, [5, 16, 17], block_size=8, padding=3, seed=1)
+    for number, logits in enumerate(found):
+        hold("model", logits.cpu(), expected[f"logits.{number}"], f"sequence {number}")
+
+
+@pytest.fixture(scope="module")
+def nano():
+    """The shipped model by these ops and by the reference ops, and its text."""
+    return (
+        load_decoder(EMBEDDED, CUDA_REF, device=DEVICE),
+        load_decoder(EMBEDDED),
+        Text.from_checkpoint(EMBEDDED),
+    )
+
+
+@pytest.mark.parametrize("task", ["sum", "copy"])
+def test_nano_greedy_tokens(nano, task):
+    """Prompt in chunks, then token by token over paged keys: the reference's tokens."""
+    ours, reference, text = nano
+    one = exam(next(iter(tasks.cases(task, "heldout", 1, 64, 5))), text)
+    count = len(one.answer) if WHOLE else 4
+    given = (one.prompt, count)
+    found = list(TokenGenerator(ours, 512).generate(*given, chunk=50))
+    assert found == list(TokenGenerator(reference, 512).generate(*given)) == one.answer[:count]
+
+
+@pytest.mark.skipif(DEVICE.type != "cpu", reason="inkling eval runs on a CPU")
+def test_nano_eval_is_unchanged(nano):
+    ours, reference, text = nano
+    names = tasks.TASKS if WHOLE else ("sum", "tool")
+    lines = [(name, 256, 4 if WHOLE else 1) for name in names]
+    found, expected = (evaluate(decoder, text, lines, 7) for decoder in (ours, reference))
+    for a, e in zip(found, expected, strict=True):
+        assert a.right == e.right, f"{a.task}: {a.right} right instead of {e.right}"
+        assert a.nats == pytest.approx(e.nats, abs=1e-3)
+
+
+class TestConformance(ConvStoreConformance[TensorConvStore]):
+    """The store that the generator uses, on the device under test."""
+
+    device = DEVICE.type
+    fuzz_examples = 60 if WHOLE else 10
+
+    def make_store(self, layout, num_layers, num_blocks):
+        return TensorConvStore.allocate(layout, num_layers, num_blocks, device=self.device)
+
+    def rows(self, store, layer):
+        return store.rows[layer]
