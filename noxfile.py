@@ -29,7 +29,8 @@ nox.options.sessions = ["lint", "types", "tests", "contract"]
 
 PACKAGES = ("parsers", "core", "hpu", "cuda-ref")
 SOURCES = os.pathsep.join(str(ROOT / "packages" / f"inkling-{name}" / "src") for name in PACKAGES)
-SERVER_TESTS = "packages/inkling-core/tests/serving"
+CORE_TESTS = "packages/inkling-core/tests"
+SERVER_TESTS = f"{CORE_TESTS}/serving"
 PARSER_TESTS = "packages/inkling-parsers/tests"
 WALKS = f"{PARSER_TESTS}/test_structural_tag_walks.py"
 BESIDE = ("config", "nano_transformers", "weights_tiny")  # core tests beside transformers
@@ -89,7 +90,7 @@ def contract(session: nox.Session) -> None:
 @nox.session(tags=["ci"], default=False, venv_backend="none")
 def parity(session: nox.Session) -> None:
     """The decoder against HF transformers: fp32 logits, bf16 layer by layer, tensor parallel."""
-    with_transformers = [f"packages/inkling-core/tests/test_{name}.py" for name in BESIDE]
+    with_transformers = [f"{CORE_TESTS}/test_{name}.py" for name in BESIDE]
     shared(session, "ref", "parity", "tests/parity", *with_transformers, "-n", "2")
 
 
@@ -110,6 +111,28 @@ def mutations(session: nox.Session) -> None:
 def structural(session: nox.Session) -> None:
     """Parsers inside vLLM 0.32.0: adapters, and structural tags walked under xgrammar's masks."""
     shared(session, "serve", "structural", f"{PARSER_TESTS}/adapters", WALKS, "-n", "2")
+
+
+@nox.session(tags=["ci"], default=False, venv_backend="none")
+def parity_bundles(session: nox.Session) -> None:
+    """Back ends against the shipped bundle, op by op and one whole model: the CPU's, the Gaudi's."""
+    python, bundle = str(bootstrap.environment("serve")), f"{CORE_TESTS}/data/parity_small"
+    found = {name: f"{bootstrap.REPORTS}/parity-{name}.json" for name in ("cpu", "hpu")}
+    command = [python, "-m", "inkling_core.cli.main", "parity"]
+    for name, out in found.items():
+        arguments = [f"backend={name}", f"bundle={bundle}", f"out={out}"]
+        session.run(*command, "check", *arguments, external=True, env=ONE_THREAD)
+    results = f"results=[{','.join(found.values())}]"
+    session.run(*command, "report", results, f"out={bootstrap.REPORTS}/parity", external=True)
+
+
+@nox.session(default=False)
+def cuda_ref_parity(session: nox.Session) -> None:
+    """Every size of the Triton ops' parity tests in the interpreter (CI takes a sample)."""
+    session.install(*bootstrap.TESTING, *third_party("cuda-ref"))
+    session.env["PYTHONPATH"] = SOURCES
+    session.env["INKLING_CUDA_REF_SIZES"] = "all"
+    pytest(session, "cuda-ref-parity", "packages/inkling-cuda-ref/tests", "-n", "2", *session.posargs)
 
 
 @nox.session(default=False, venv_backend="none")
@@ -223,8 +246,10 @@ def build_wheels() -> None:
 
 
 def siblings(package: str) -> list[str]:
-    """Distribution names of our own that a package depends on."""
-    return [item.split("==")[0] for item in dependencies(package) if item.startswith("inkling-")]
+    """Distribution names of our own that a package needs, those of its siblings among them."""
+    direct = [item.split("==")[0] for item in dependencies(package) if item.startswith("inkling-")]
+    further = [name for item in direct for name in siblings(item.removeprefix("inkling-"))]
+    return list(dict.fromkeys([*direct, *further]))
 
 
 def third_party(package: str) -> list[str]:
