@@ -115,7 +115,7 @@ def structural(session: nox.Session) -> None:
 
 @nox.session(tags=["ci"], default=False, venv_backend="none")
 def parity_bundles(session: nox.Session) -> None:
-    """Back ends against the shipped bundle, op by op and one whole model: the CPU's, the Gaudi's."""
+    """The CPU's and the Gaudi's ops against the shipped bundle, op by op and as a whole model."""
     python, bundle = str(bootstrap.environment("serve")), f"{CORE_TESTS}/data/parity_small"
     found = {name: f"{bootstrap.REPORTS}/parity-{name}.json" for name in ("cpu", "hpu")}
     command = [python, "-m", "inkling_core.cli.main", "parity"]
@@ -132,7 +132,8 @@ def cuda_ref_parity(session: nox.Session) -> None:
     session.install(*bootstrap.TESTING, *third_party("cuda-ref"))
     session.env["PYTHONPATH"] = SOURCES
     session.env["INKLING_CUDA_REF_SIZES"] = "all"
-    pytest(session, "cuda-ref-parity", "packages/inkling-cuda-ref/tests", "-n", "2", *session.posargs)
+    folder = "packages/inkling-cuda-ref/tests"
+    pytest(session, "cuda-ref-parity", folder, "-n", "2", *session.posargs)
 
 
 @nox.session(default=False, venv_backend="none")
