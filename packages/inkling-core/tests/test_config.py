@@ -210,6 +210,7 @@ def test_a_typo_in_any_text_key_is_refused_with_a_near_name(key: str) -> None:
         ({"quantization_config": {}}, "text_config.quantization_config", "bf16 release"),
         ({"log_scaling_alpha": "big"}, "log_scaling_alpha", "finite number"),
         ({"num_mtp_layers": 3}, "text_config.num_mtp_layers", "contradicts"),
+        ({"dtype": "float32", "torch_dtype": "bfloat16"}, "text_config.torch_dtype", "contradicts"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
@@ -227,6 +228,8 @@ def test_refusals(changes: dict[str, Any], key: str, words: str) -> None:
         ({"text_config": None}, "text_config", "missing or no object"),
         ({"mtp_config": [1]}, "mtp_config", "must be an object"),
         ({"mtp_config": {"num_nextn_predict_layers": 2, "local_layer_ids": [2]}}, "mtp", "[2]"),
+        ({"mtp_config": {"num_nextn_predict_layers": False}}, "mtp.num_layers", "False"),
+        ({"dtype": "float32"}, "dtype", "contradicts text_config.torch_dtype = 'bfloat16'"),
         ({"vision_config": {"n_layers": 4, "patch_size": "x"}}, "vision.patch_size", "'x'"),
         ({"tie_word_embeddings": True}, "tie_word_embeddings", "False"),
         ({"eos_token_id": [200006, -1]}, "stop_token_ids", "must hold ids"),

@@ -85,8 +85,21 @@ def test_stop_ids(tmp_path: Path, files: dict[str, Any], stops: tuple[int, ...])
             {"config.json": PUBLISHED, "tokenizer.json": tokenizer(message_user=200006, end=3)},
             "'<|message_user|>' in this folder's tokenizer",
         ),
+        *(
+            ({"config.json": PUBLISHED, "tokenizer.json": {"added_tokens": [entry]}}, "no added")
+            for entry in (1, {"id": 3}, {"content": [], "id": 3}, {"content": "a", "id": "x"})
+        ),
+        *(
+            (
+                {
+                    "config.json": PUBLISHED,
+                    "tokenizer_config.json": {"added_tokens_decoder": table},
+                },
+                "no added",
+            )
+            for table in ({"x": {"content": "a"}}, {"3": 4})
+        ),
     ],
-    ids=["empty", "cut", "list", "deep", "no-eos", "wrong-tokenizer"],
 )
 def test_bad_folders(tmp_path: Path, files: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,14 @@ def edit(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
     tensors = load_file(path)
     change(tensors)
     save_file(tensors, path)
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def dangle(path: Path) -> None:
+    path.symlink_to("nowhere")
 
 
 def test_sound_sources_are_sound(sources: dict[str, Path]) -> None:
@@ -163,7 +172,12 @@ def test_a_header_that_is_no_object(single: Path, junk: bytes) -> None:
         ("{}", "no usable weight_map"),
         ('{"weight_map": [1]}', "no usable weight_map"),
         ('{"weight_map": {"a": 1}}', "no usable weight_map"),
+        ('{"weight_map": {}}', "weight_map is empty"),
         ('{"weight_map": {"a": "../x.safetensors"}}', "is outside the folder"),
+        ('{"weight_map": {"a": ".."}}', "missing, though"),
+        ('{"weight_map": {"a": ""}}', "missing, though"),
+        ('{"weight_map": {"a": "b\\u0000c"}}', "missing, though"),
+        ('{"weight_map": {"a": "%s"}}' % ("x" * 5000), "is too long for a file name"),
         ('{"weight_map": {"a": "/etc/passwd"}}', "is outside the folder"),
         ('{"weight_map": {"a": "model.bin"}}', "is a pickle"),
     ],
@@ -171,6 +185,17 @@ def test_a_header_that_is_no_object(single: Path, junk: bytes) -> None:
 def test_broken_index(sharded: Path, text: str, words: str) -> None:
     (sharded / INDEX).write_text(text, encoding="utf-8")
     assert any(words in line for line in problems(sharded))
+
+
+@pytest.mark.parametrize("name", [INDEX, SINGLE])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, loop, dangle])
+def test_what_is_no_regular_file_is_named_and_not_opened(
+    single: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """A pipe above all: to open it would wait for a writer for ever."""
+    (single / name).unlink(missing_ok=True)
+    make(single / name)
+    assert any(line.startswith(f"{name}: no regular file") for line in problems(single))
 
 
 def test_tensors_that_the_index_does_not_list(sharded: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from inkling_core.config.errors import ConfigError, Problem
 from inkling_core.config.schema import InklingConfig
+from inkling_core.config.validate import is_int
 
 END_TOKENS = ("<|content_model_end_sampling|>", "<|endoftext|>")
 """A generation ends at either: the end of the model's turn, and the end of a document."""
@@ -81,14 +82,35 @@ def _tokenizer_ids(directory: Path, configured: tuple[int, ...]) -> list[int]:
 
 
 def special_tokens(directory: Path) -> dict[str, int]:
-    """Special-token names and ids from `tokenizer.json` or `tokenizer_config.json`, or empty."""
-    added = read_json(directory / "tokenizer.json").get("added_tokens")
+    """Special-token names and ids from `tokenizer.json` or `tokenizer_config.json`, or empty.
+
+    Raises:
+        ConfigError: an entry that has no name (text) or no id (number).
+    """
+    path = directory / "tokenizer.json"
+    added = read_json(path).get("added_tokens")
     if isinstance(added, list) and added:
-        return {one["content"]: one["id"] for one in added if {"content", "id"} <= set(one)}
-    decoder = read_json(directory / "tokenizer_config.json").get("added_tokens_decoder")
+        return dict(_named_id(path, one) for one in added)
+    path = directory / "tokenizer_config.json"
+    decoder = read_json(path).get("added_tokens_decoder")
     if isinstance(decoder, dict):
-        return {one["content"]: int(token) for token, one in decoder.items() if "content" in one}
+        pairs = [
+            {**one, "id": int(token)} if isinstance(one, dict) and token.isdecimal() else one
+            for token, one in decoder.items()
+        ]
+        return dict(_named_id(path, one) for one in pairs)
     return {}
+
+
+def _named_id(path: Path, entry: Any) -> tuple[str, int]:
+    """Name and id of one added token."""
+    if isinstance(entry, dict):
+        name, token = entry.get("content"), entry.get("id")
+        if isinstance(name, str) and is_int(token) and token >= 0:
+            return name, token
+    raise _fail(
+        path.name, entry, "is no added token", "an entry has a `content` (text) and an `id` (>= 0)"
+    )
 
 
 def _fail(key: str, value: Any, message: str, remedy: str) -> ConfigError:

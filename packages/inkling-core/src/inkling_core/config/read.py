@@ -15,6 +15,7 @@ from inkling_core.config.document import Document
 from inkling_core.config.errors import ConfigError, Problem
 from inkling_core.config.layer_kinds import dense_count, local_ids, widths
 from inkling_core.config.schema import AudioConfig, InklingConfig, MtpConfig, VisionConfig
+from inkling_core.config.validate import is_int
 
 _ENDS_NOTHING = "no token would ever end a generation"
 
@@ -107,14 +108,16 @@ def _eos_remedy(inner: Any) -> str:
 
 
 def _dtype(document: Document) -> str:
+    """The one name that every place which names a dtype agrees on; bfloat16 where none does."""
+    named: list[tuple[str, str]] = []
     for section, values in (("text_config.", document.text), ("", document.top)):
         for key in ("dtype", "torch_dtype"):
             value = values.get(key)
             if isinstance(value, str):
-                return value.removeprefix("torch.")
-            if value is not None:
+                named.append((section + key, value.removeprefix("torch.")))
+            elif value is not None:
                 document.problem(section + key, value, "is not a name", 'write "bfloat16"')
-    return "bfloat16"
+    return document.agree(*named) or "bfloat16"
 
 
 def _mtp(document: Document) -> MtpConfig | None:
@@ -135,7 +138,7 @@ def _mtp(document: Document) -> MtpConfig | None:
         ("mtp_config.chain_hidden_post_norm", block.get("chain_hidden_post_norm")),
         ("text_config.chain_hidden_post_norm", document.text.get("chain_hidden_post_norm")),
     )
-    if not count:
+    if count is None or (is_int(count) and count == 0):
         return None
     return MtpConfig(count, tuple(local or ()), bool(post_norm))
 

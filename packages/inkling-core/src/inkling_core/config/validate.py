@@ -2,7 +2,7 @@
 
 Each rule yields `Problem`s; `check` raises all of them together. Rules about the spelling of
 `config.json` are not here but in `read`; rules about tensor parallelism are in
-`inkling_core.weights.sharding`.
+`inkling_core.weights.rules`.
 """
 
 from __future__ import annotations

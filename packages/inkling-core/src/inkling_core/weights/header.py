@@ -62,6 +62,8 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         HeaderError: unreadable, no safetensors header, too large a header, or tensors that do
             not tile the data (truncated or overlong file).
     """
+    if not path.is_file():  # opening a pipe would wait for ever
+        raise HeaderError([f"{path.name}: no regular file"])
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

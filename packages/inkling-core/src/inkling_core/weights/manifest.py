@@ -18,6 +18,7 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"})
 MAX_INDEX_BYTES = 64 * 1024 * 1024  # a release of 1,552 tensors has 0.13 MB
+MAX_NAME_BYTES = 255  # what file systems take
 SAVE_AS = "convert it to safetensors"
 
 
@@ -101,6 +102,9 @@ def _read_index(directory: Path, manifest: Manifest) -> None:
 
 
 def _weight_map(path: Path, manifest: Manifest) -> dict[str, str]:
+    if not path.is_file():  # a folder, a pipe that would block, a link to nowhere or to itself
+        manifest.problems.append(f"{INDEX}: no regular file")
+        return {}
     size = path.stat().st_size
     if size > MAX_INDEX_BYTES:
         manifest.problems.append(f"{INDEX}: {size:,} bytes, at most {MAX_INDEX_BYTES:,}")
@@ -109,6 +113,8 @@ def _weight_map(path: Path, manifest: Manifest) -> dict[str, str]:
         weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
         if not all(isinstance(name, str) for name in weight_map.values()):
             raise TypeError("weight_map must map names to file names")
+        if not weight_map:
+            raise ValueError("weight_map is empty")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         manifest.problems.append(f"{INDEX}: no usable weight_map ({error!r})")
         return {}
@@ -120,6 +126,8 @@ def _shard_problem(directory: Path, name: str, count: int) -> str | None:
         return f"{INDEX}: {name!r} is outside the folder"
     if Path(name).suffix in PICKLES:
         return f"{INDEX}: {name} is a pickle, which can run code when read; {SAVE_AS}"
+    if len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+        return f"{INDEX}: {name[:40]!r}... is too long for a file name"
     if not (directory / name).is_file():
         return f"{name}: missing, though {INDEX} places {count} tensor(s) in it"
     return None
