@@ -52,7 +52,7 @@ HPU = Backend("hpu", _OPS, _VERIFIERS)
 def require(context: OpContext) -> None:
     """Raises ValueError listing every op that this back end refuses in `context`."""
     verdicts = {name: HPU.verdict(name, context) for name in _OPS}
-    refused = {str(v) for v in verdicts.values() if not v.ok}
+    refused = {v.reason for v in verdicts.values() if not v.ok}
     if refused:
         reasons = "\n  ".join(sorted(refused))
         raise ValueError(f"the HPU back end cannot run this model:\n  {reasons}")
