@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("triton", reason="needs triton, which the kernels are written in")
 
-from parity_cases import DEVICE, WHOLE, hold
+from parity_cases import DEVICE, WHOLE, hold, sample
 
 from inkling_core.backend import OP_NAMES
 from inkling_core.checkpoint import load_decoder
@@ -74,11 +74,11 @@ def nano():
     )
 
 
-@pytest.mark.parametrize("task", ["sum", "copy"])
+@pytest.mark.parametrize("task", sample(["sum", "copy", "tool"], ["sum"]))
 def test_nano_greedy_tokens(nano, task):
     """Prompt in chunks, then token by token over paged keys: the reference's tokens."""
     ours, reference, text = nano
-    one = exam(next(iter(tasks.cases(task, "heldout", 1, 64, 5))), text)
+    one = exam(next(iter(tasks.cases(task, "heldout", 1, 128, 5))), text)
     count = len(one.answer) if WHOLE else 4
     given = (one.prompt, count)
     found = list(TokenGenerator(ours, 512).generate(*given, chunk=50))
