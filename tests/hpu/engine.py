@@ -81,9 +81,10 @@ def generate(llm: Any, step: dict[str, Any]) -> dict[str, Any]:
     """One batch, greedy: tokens and how much of each prompt came from the prefix cache."""
     from vllm import SamplingParams
 
-    params = SamplingParams(
-        temperature=0.0, max_tokens=step["max_tokens"], ignore_eos=True, detokenize=False
-    )
+    params = [
+        SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True, detokenize=False)
+        for count in step["max_tokens"]
+    ]
     prompts = [{"prompt_token_ids": ids} for ids in step["prompts"]]
     outputs = llm.generate(prompts, params, use_tqdm=False)
     return {

@@ -32,10 +32,15 @@ WARM_UP = {  # few and small buckets: the CPU runs every one of them
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts that are submitted together; every answer has `max_tokens` tokens."""
+    """Prompts that are submitted together; how many tokens each answer has, or all of them."""
 
     prompts: Sequence[Sequence[int]]
-    max_tokens: int = 24
+    max_tokens: int | Sequence[int] = 24
+
+    def lengths(self) -> list[int]:
+        """Tokens of each answer."""
+        asked = self.max_tokens
+        return [asked] * len(self.prompts) if isinstance(asked, int) else list(asked)
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class Outcome:
 def execute(run: Run, folder: Path) -> Outcome:
     """Run it in a new process. Raises RunFailed with the end of its log."""
     batches = [
-        {"prompts": [list(ids) for ids in batch.prompts], "max_tokens": batch.max_tokens}
+        {"prompts": [list(ids) for ids in batch.prompts], "max_tokens": batch.lengths()}
         for batch in run.batches
     ]
     return read(*launch("engine.py", run, folder, {"steps": batches, "poison": run.poison}))

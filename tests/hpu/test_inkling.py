@@ -1,10 +1,12 @@
 """Inkling on vllm-gaudi's real runner against the dense decoder of inkling_core, by logit gap.
 
-Two models: the trained nano, whose window is one block, and a random one of Inkling-Small's shape,
-whose routing no rounding can flip. The reference is float32 on the same bfloat16 weights.
+Two models: a random one of Inkling-Small's shape, whose routing no rounding can flip, on random
+ids; and the trained nano, whose window is one block, on its own tasks. The reference is float32
+on the same bfloat16 weights. In float32 both run on random ids and every token has to be equal.
 """
 
 import judging
+import nano_cases
 import pytest
 from prompts import EDGES, LONG, of_lengths, random_ids, sharing
 from runs import WARM_UP, Batch, Run
@@ -15,6 +17,9 @@ MODELS = ["nano", "small"]
 CHUNKED = {"max_num_batched_tokens": 128}
 CACHED = {"enable_prefix_caching": True}
 MIXED = Batch(of_lengths(EDGES + LONG, VOCABULARY), 12)  # eight at a time
+SMALL_POOL = {**CHUNKED, **CACHED, "num_gpu_blocks_override": 11, "max_num_seqs": 6}
+GROWING = Batch(of_lengths((61, 97, 180, 250, 300, 384), VOCABULARY, seed=5), 150)
+BOTH_WAYS = pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 
 
 def check(reference, batches, outcome, limit=LIMIT):
@@ -25,52 +30,65 @@ def check(reference, batches, outcome, limit=LIMIT):
         assert gap <= limit
 
 
+def mixed(name):
+    """Prompts of many lengths that the model can be judged on in bfloat16."""
+    return MIXED if name == "small" else nano_cases.batch(nano_cases.exams())
+
+
+def turns(name):
+    """A batch, and a function from its answers to a batch that continues them."""
+    if name == "small":
+        first = Batch(of_lengths((100, 250, 301), VOCABULARY, seed=3), 40)
+
+        def then(answers):
+            talks = [[*p, *a] for p, a in zip(first.prompts, answers, strict=True)]
+            more = [[*ids, *random_ids(3, VOCABULARY, at)] for at, ids in enumerate(talks)]
+            return Batch(more, 12)
+
+        return first, then
+    asked = nano_cases.exams([("two_turn", size) for size in (300, 400, 500)], seed=3)
+    return nano_cases.batch(nano_cases.first_turns(asked)), lambda _: nano_cases.batch(asked)
+
+
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
+@BOTH_WAYS
 def test_chunks_and_prefix_hits(name, asynchronous, model, reference, execute):
-    first = Batch(sharing(300, (5, 84, 130, 212), VOCABULARY), 12)
-    again = Batch(sharing(300, (5, 60, 84, 200), VOCABULARY, seed=0), 12)
+    batches = [mixed(name)] * 2  # the second time whole blocks come from the cache
+    if name == "small":
+        batches += [Batch(sharing(300, t, VOCABULARY), 12) for t in ((5, 84, 130, 212), (60, 200))]
     engine = {**CHUNKED, **CACHED, "async_scheduling": asynchronous}
-    outcome = execute(Run(model(name), [MIXED, first, again], engine, poison=True))
-    assert min(outcome.cached[2]) >= 256, outcome.cached
+    outcome = execute(Run(model(name), batches, engine, poison=True))
+    hits = outcome.cached[1]
+    print("prompt tokens from the cache", hits, "blocks poisoned", outcome.poisoned)
+    assert max(hits) >= 512 and sum(count > 0 for count in hits) >= 6
     assert outcome.poisoned > 20
-    check(reference(name), [MIXED, first, again], outcome)
+    check(reference(name), batches, outcome)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_whole_prompts_and_second_turns(name, model, reference, execute):
-    turn = Batch(of_lengths((100, 250, 301), VOCABULARY, seed=3), 40)
-    engine = {**CACHED, "max_num_batched_tokens": 1024}
-    opened = execute(Run(model(name), [turn], engine))
-    # The second turn hits blocks that decode steps filled.
-    history = [[*p, *a] for p, a in zip(turn.prompts, opened.tokens[0], strict=True)]
-    second = Batch([[*ids, *random_ids(3, VOCABULARY, at)] for at, ids in enumerate(history)], 12)
-    outcome = execute(Run(model(name), [turn, second], engine, poison=True))
+def test_second_turns_hit_what_decode_wrote(name, model, reference, execute):
+    first, then = turns(name)
+    engine = {**CACHED, "max_num_batched_tokens": 1024}  # whole prompts
+    opened = execute(Run(model(name), [first], engine))
+    second = then(opened.tokens[0])
+    outcome = execute(Run(model(name), [first, second], engine, poison=True))
     assert outcome.tokens[0] == opened.tokens[0]
-    assert outcome.cached[1][0] >= 128 and outcome.cached[1][1] >= 256
-    check(reference(name), [turn, second], outcome)
+    assert min(outcome.cached[1]) >= 128
+    check(reference(name), [first, second], outcome)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
-def test_preemption_with_prefix_caching(name, asynchronous, model, reference, execute):
-    batch = Batch(of_lengths((61, 97, 180, 250, 300, 384), VOCABULARY, seed=5), 150)
-    engine = {
-        **CHUNKED,
-        **CACHED,
-        "async_scheduling": asynchronous,
-        "num_gpu_blocks_override": 11,
-        "max_num_seqs": 6,
-    }
-    outcome = execute(Run(model(name), [batch], engine, poison=True))
+@BOTH_WAYS
+def test_preemption(asynchronous, model, reference, execute):
+    engine = {**SMALL_POOL, "async_scheduling": asynchronous}
+    outcome = execute(Run(model("small"), [GROWING], engine, poison=True))
     print(f"{outcome.preemptions[0]} preemptions, {outcome.poisoned} blocks poisoned")
     assert outcome.preemptions[0] >= 2
-    check(reference(name), [batch], outcome)
+    check(reference("small"), [GROWING], outcome)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_warm_up_leaves_no_new_graph(name, model, reference, execute):
-    batch = Batch(of_lengths((6, 141, 200, 301), VOCABULARY), 12)
+    batch = Batch(mixed(name).prompts[:6], mixed(name).lengths()[:6])
     engine = {"enforce_eager": False, "max_num_seqs": 4, "max_num_batched_tokens": 256}
     outcome = execute(Run(model(name), [batch, batch], engine, WARM_UP))
     print("graphs after start-up and after each batch:", outcome.graphs)
@@ -82,30 +100,40 @@ def test_warm_up_leaves_no_new_graph(name, model, reference, execute):
 @pytest.mark.parametrize("name", MODELS)
 def test_two_ranks(name, model, reference, execute):
     engine = {**CHUNKED, **CACHED, "tensor_parallel_size": 2}
-    repeated = Batch(MIXED.prompts[-4:], 12)
-    outcome = execute(Run(model(name), [MIXED, repeated], engine))
+    again = Batch(mixed(name).prompts[-4:], mixed(name).lengths()[-4:])
+    outcome = execute(Run(model(name), [mixed(name), again], engine))
     assert min(outcome.cached[1]) > 0
-    check(reference(name), [MIXED, repeated], outcome)
+    check(reference(name), [mixed(name), again], outcome)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_float32_tokens_are_equal(name, model, reference, execute):
-    engine = {**CHUNKED, **CACHED, "dtype": "float32"}
-    outcome = execute(Run(model(name), [MIXED], engine, {"INKLING_EMULATED_FLOAT32": "1"}))
-    same, total = judging.equal_tokens(reference(name), MIXED.prompts, outcome.tokens[0])
-    assert same == total
+    batches = [MIXED, GROWING]
+    engine = {**SMALL_POOL, "dtype": "float32"}
+    lifted = {"INKLING_EMULATED_FLOAT32": "1"}
+    outcome = execute(Run(model(name), batches, engine, lifted, poison=True))
+    print(f"{outcome.preemptions} preemptions, {outcome.poisoned} blocks poisoned")
+    assert outcome.preemptions[1] >= 2
+    for batch, tokens in zip(batches, outcome.tokens, strict=True):
+        same, total = judging.equal_tokens(reference(name), batch.prompts, tokens)
+        assert same == total
 
 
-@pytest.mark.parametrize("name", ["small"])
-def test_rounding_flips_no_routing(name, model):
+def test_nano_answers_its_tasks(model, execute):
+    asked = nano_cases.exams()
+    outcome = execute(Run(model("nano"), [nano_cases.batch(asked)], CHUNKED))
+    assert nano_cases.right(asked, outcome.tokens[0]) == len(asked)
+
+
+def test_rounding_flips_no_routing(model):
     ids = MIXED.prompts[-1][:256]
-    flips, decisions = judging.routing_flips(model(name), ids)
+    flips, decisions = judging.routing_flips(model("small"), ids)
     print(f"{flips} of {decisions} routing decisions differ between bfloat16 and float32")
     assert decisions == 256 * 10
     assert flips == 0
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_logits_are_spread(name, reference):
+def test_logits_are_spread(reference):
     # A limit of 0.1 means something only where logits differ by much more.
-    assert float(reference(name)(MIXED.prompts[-2]).std()) >= 1.0
+    assert float(reference("small")(MIXED.prompts[-2]).std()) >= 1.0
+    assert float(reference("nano")(mixed("nano").prompts[-2]).std()) >= 1.0

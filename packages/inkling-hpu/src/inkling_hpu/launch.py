@@ -53,4 +53,5 @@ EMULATED = Launch(
     },
     prepare=_prepare,
     arguments=_arguments,
+    embedded_dtype="float32",  # as on a CPU, so that the gates can hold it to the reference
 )

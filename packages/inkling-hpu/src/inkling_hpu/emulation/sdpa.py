@@ -7,7 +7,7 @@ added. Rules of the bridge that are kept, because callers trip over them: valid 
 is_causal, and is_causal cannot be combined with a mask, so a mask has to hold causality, window
 and padding itself. A mask of 2^31 bytes or more is refused: it overflows on the device.
 
-What it is not: the kernel's rounding: its 'fast' softmax is bfloat16. Sinks and dropout are refused.
+What it is not: the kernel's rounding (its fast softmax is bfloat16). Sinks, dropout: refused.
 """
 
 from __future__ import annotations
