@@ -20,6 +20,7 @@ DOCUMENTS = sorted(
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CORE = ROOT / "packages" / "inkling-core"
 PARSERS = ROOT / "packages" / "inkling-parsers" / "src" / "inkling_parsers"
+HPU = (HPU_SOURCE := ROOT / "packages" / "inkling-hpu" / "src", HPU_SOURCE / "inkling_hpu")
 SESSIONS = [path for path in DOCUMENTS if ">>> " in path.read_text()]
 
 
@@ -74,6 +75,6 @@ def test_files_that_a_document_names_exist(path):
     text = BLOCK.sub("", path.read_text())
     named = set(re.findall(r"`([\w./-]+/[\w-]+\.(?:py|toml|yaml|json|md))`", text))
     named |= set(re.findall(r"\]\(([\w./-]+\.md)\)", text))
-    roots = (ROOT, path.parent, CORE, CORE / "src" / "inkling_core", CORE / "src", PARSERS)
+    roots = (ROOT, path.parent, CORE, CORE / "src" / "inkling_core", CORE / "src", PARSERS, *HPU)
     missing = {name for name in named if not any((root / name).exists() for root in roots)}
     assert not missing
