@@ -12,6 +12,9 @@ Every `*.toml` beside this file lists mutations of shipped code:
     test = "packages/...::test"    pytest node id
     requires = "vllm"              optional: module without which the mutation is skipped, loudly
 
+A list may open with `moves = 0.01`: the failure of each of its mutations must then report a
+`max abs difference` of at least that much; a smaller one proves too little and is a fault.
+
 The tree is copied, so the working tree is never touched. Each named test must pass on the copy as
 it is and must fail *by assertion*, in a fresh process, with the mutation applied. Exit status 1
 when a mutation survives, does not apply exactly once, or breaks the test in another way.
@@ -52,11 +55,12 @@ class Mutation:
     replacement: str
     test: str
     requires: str | None = None
+    moves: float = 0.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`verdict` is red (good), survived, broken or skipped; `detail` the first assertion line."""
+    """`verdict` is red (good), survived, small, broken or skipped; `detail` the first assertion."""
 
     id: str
     verdict: str
@@ -68,8 +72,9 @@ def read_list(prefix: str = "") -> list[Mutation]:
     """All mutations whose id or file stem starts with `prefix`, ids checked to be unique."""
     found: list[Mutation] = []
     for path in sorted(Path(__file__).parent.glob("*.toml")):
-        for entry in tomllib.loads(path.read_text())["mutation"]:
-            mutation = Mutation(**entry)
+        document = tomllib.loads(path.read_text())
+        for entry in document["mutation"]:
+            mutation = Mutation(**entry, moves=document.get("moves", 0.0))
             if mutation.id.startswith(prefix) or path.stem.startswith(prefix):
                 found.append(mutation)
     ids = [m.id for m in found]
@@ -155,7 +160,15 @@ def try_mutation(tree: Path, mutation: Mutation) -> Outcome:
     finally:
         (tree / mutation.file).write_text(original)
     verdict = "survived" if kind == "passed" else kind
+    if verdict == "red" and moved(detail) < mutation.moves:
+        verdict = "small"
     return Outcome(mutation.id, verdict, detail, mutation.test)
+
+
+def moved(detail: str) -> float:
+    """The difference that an assertion reports; infinite where it names none."""
+    found = re.search(r"max abs difference (\S+)", detail)
+    return float(found.group(1)) if found else float("inf")
 
 
 def run_all(mutations: list[Mutation], jobs: int) -> list[Outcome]:

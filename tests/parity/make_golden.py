@@ -3,7 +3,7 @@ can be held to transformers without installing it.
 
     python tests/parity/make_golden.py            # rewrites packages/inkling-core/tests/data/golden
 
-Not a test; `test_golden_is_current.py` proves that the committed files are what this writes.
+Not a test; `test_golden_is_current.py` proves that transformers still says what the files say.
 The weights are bfloat16 values (small files); transformers computes in float32.
 """
 
