@@ -23,6 +23,8 @@ LIGHT = [
     "inkling_core.cli.settings",
     "inkling_core.embedded",
     "inkling_hpu",
+    "inkling_hpu.commands",
+    "inkling_hpu.counter.settings",
     "inkling_cuda_ref",
     "inkling_parsers",
 ]

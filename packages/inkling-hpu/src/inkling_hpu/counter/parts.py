@@ -27,6 +27,7 @@ PARTS: Mapping[str, str | Mapping[str, str]] = {
     "inkling_core.layers.moe": "experts",
     "inkling_core.model": {"embed_tokens": "embedding", "forward": NORMS, "logits": "head"},
     "inkling_hpu.bias": {"table": "bias", "tail": "index math", "columns": "index math"},
+    "inkling_hpu.carriers": "index math",
     "inkling_hpu.conv_rows": "conv",
     "inkling_hpu.decode": {
         "attend": "bias",
@@ -35,6 +36,7 @@ PARTS: Mapping[str, str | Mapping[str, str]] = {
         "key_positions": "index math",
         "_flat_index": "index math",
     },
+    "inkling_hpu.gaudi.attention": {"decode": "attention", "_list_arguments": "index math"},
     "inkling_hpu.kv_cache": "kv write",
     "inkling_hpu.ops.experts": "experts",
     "inkling_hpu.ops.norm": NORMS,
@@ -43,6 +45,7 @@ PARTS: Mapping[str, str | Mapping[str, str]] = {
     "inkling_hpu.ops.short_conv": "conv",
 }
 HOIST = ("inkling_hpu.step", "once")
+CACHED = ("inkling_hpu.gaudi.attention", "_list_arguments")  # runs once per step by itself
 
 
 def place_of_caller(kinds: LayerKinds) -> tuple[str, str]:
@@ -52,7 +55,8 @@ def place_of_caller(kinds: LayerKinds) -> tuple[str, str]:
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         part = part or _part(module, function)
-        if (module, function) == HOIST and frame.f_locals["self"].switches.step_hoist:
+        hoisted = (module, function) == HOIST and frame.f_locals["self"].switches.step_hoist
+        if hoisted or (module, function) == CACHED:
             kind = STEP
         frame = frame.f_back
     return kind, part or OTHER
