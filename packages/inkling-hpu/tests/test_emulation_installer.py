@@ -129,3 +129,39 @@ def test_impossible_devices_are_refused(name, value):
 
 def test_no_top_level_package_of_the_bridge_s_name_is_shipped():
     assert not [path for path in ROOT.rglob("habana_frameworks*") if path.name != "__pycache__"]
+
+
+def vllm_gaudi_in(folder):
+    """A package of that name with the two modules that force bfloat16, as they do it."""
+    package = folder / "vllm_gaudi"
+    worker = package / "v1" / "worker"
+    worker.mkdir(parents=True)
+    for inner in (package, worker.parent, worker):  # a real one may be installed further behind
+        (inner / "__init__.py").write_text("")
+    (package / "platform.py").write_text(
+        "import torch\n"
+        "class HpuPlatform:\n"
+        "    @classmethod\n"
+        "    def check_and_update_config(cls, vllm_config):\n"
+        "        vllm_config.model_config.dtype = torch.bfloat16\n"
+    )
+    (worker / "hpu_model_runner.py").write_text(
+        "import torch\nHPU_TORCH_DTYPE_TO_STR_DTYPE = {torch.float32: 'float32'}\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("lifted", "want"), [("1", "torch.float32 auto"), ("0", "torch.bfloat16 float32")]
+)
+def test_the_forced_cast_is_lifted_on_request_only(lifted, want, tmp_path):
+    code = (
+        "import torch, types, inkling_hpu.emulation as e; e.install()\n"
+        "from vllm_gaudi.platform import HpuPlatform\n"
+        "from vllm_gaudi.v1.worker import hpu_model_runner as runner\n"
+        "config = types.SimpleNamespace(model_config=types.SimpleNamespace(dtype=torch.float32))\n"
+        "HpuPlatform.check_and_update_config(config)\n"
+        "print(config.model_config.dtype, runner.HPU_TORCH_DTYPE_TO_STR_DTYPE[torch.float32])"
+    )
+    shown = output(code, path=[vllm_gaudi_in(tmp_path)], INKLING_EMULATED_FLOAT32=lifted)
+    assert shown == want

@@ -24,7 +24,7 @@ from inkling_hpu.emulation import vision_ops
 from inkling_hpu.emulation.settings import SWITCH, EmulationSettings
 
 BRIDGE = "habana_frameworks"
-PLATFORM = "vllm_gaudi.platform"
+RUNNER_PACKAGE = "vllm_gaudi"
 STARTUP = str(Path(__file__).parent / "startup")
 ENGINE_DEFAULTS = {
     # Without a Habana package vllm-gaudi cannot tell its version. From 1.24.0.350 on it asks for
@@ -43,12 +43,13 @@ class BridgeFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname == PLATFORM:
-            return self._platform_spec()
+        top = fullname.partition(".")[0]
+        if top == RUNNER_PACKAGE:
+            return self._lifted(fullname)
         if fullname == "torchvision":
             vision_ops.declare_missing()
             return None  # the real one follows
-        if fullname.partition(".")[0] != BRIDGE:
+        if top != BRIDGE:
             return None
         from inkling_hpu.emulation import modules
 
@@ -56,13 +57,13 @@ class BridgeFinder(MetaPathFinder):
             return None  # an import of something we do not emulate fails by its own name
         return ModuleSpec(fullname, BridgeLoader(), is_package=True)
 
-    def _platform_spec(self) -> ModuleSpec | None:
-        """vllm-gaudi's platform module, where the forced cast to bfloat16 can be lifted."""
+    def _lifted(self, name: str) -> ModuleSpec | None:
+        """A module of vllm-gaudi where the forced cast to bfloat16 is lifted; None for others."""
         if not EmulationSettings.from_environment(os.environ).float32:
             return None
-        from inkling_hpu.emulation.float32 import lifting_spec
+        from inkling_hpu.emulation.float32 import LIFTS, lifting_spec
 
-        return lifting_spec(PLATFORM, skipping=self)
+        return lifting_spec(name, skipping=self) if name in LIFTS else None
 
 
 class BridgeLoader(Loader):
