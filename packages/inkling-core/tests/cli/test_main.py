@@ -43,7 +43,6 @@ MISTAKES = [
     ("gates out=/", "out=/ is a folder"),
     ("eval tasks=[[1]]", "must be a flat list of names"),
     ("serve extra_args=[--foo,[1]]", "must be a flat list of words"),
-    ("gates url=http://127.0.0.1:1", "no server answers there"),
     ("serve --cfg", "--cfg needs one of job, hydra, all"),
     ("serve --cfg jbo", "--cfg needs one of job, hydra, all, not 'jbo'"),
     ("serve --info=nothing", "--info needs one of all, config, defaults"),
@@ -67,6 +66,12 @@ def test_a_command_of_an_absent_package_says_what_to_install(line, monkeypatch, 
     monkeypatch.setattr(cli, "version", absent)
     assert main(line.split()) == 2
     assert "needs inkling-hpu: pip install ./packages/inkling-hpu" in capsys.readouterr().err
+
+
+def test_gates_say_how_to_get_their_client(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert main(["gates"]) == 1
+    assert "needs openai: pip install openai" in capsys.readouterr().err
 
 
 def test_a_command_of_an_older_package_says_so(monkeypatch, capsys):

@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from inkling_core.checkpoint import load_decoder
 from inkling_core.cli.settings import GatesSettings
 from inkling_core.embedded import EMBEDDED
 from inkling_core.gates import run as gates
+from inkling_core.gates.checks import GATES
+from inkling_core.gates.client import Client
+from inkling_core.gates.reference import Reference
+from inkling_core.gates.verdict import Target
 from inkling_core.generate_text import Text
 from inkling_core.nano import eval as nano_eval
 from inkling_core.nano import tasks
+from inkling_core.nano.faults import FAULTS
 
 CASES = int(os.environ.get("INKLING_HELDOUT_CASES", "12"))
 LONGEST_ANSWER = 160
@@ -74,3 +80,21 @@ def test_every_gate_passes(nano_server: Any, tmp_path: Path) -> None:
     findings = [f for gate in json.loads(report.read_text())["gates"] for f in gate["findings"]]
     assert [f for f in findings if not f["ok"]] == []
     assert status == 0 and len(findings) > 60
+
+
+def test_a_gate_sees_a_fault_of_the_model(nano_server: Any) -> None:
+    """The fault is put into the reference: the two then differ as a faulty server would."""
+    spoiled = load_decoder(EMBEDDED)
+    with torch.inference_mode():
+        next(one for one in FAULTS if one.name == "bias dropped").spoil(spoiled)
+    url = f"http://127.0.0.1:{nano_server.settings.port}"
+    reference = Reference(spoiled, Text.from_checkpoint(EMBEDDED))
+    target = Target(Client(url), reference, is_nano=True, chunk=CHUNK)
+    findings = list(GATES["concurrent"](target))
+    assert len(findings) == 16
+    assert sum(not finding.ok for finding in findings) >= 8, findings
+
+
+def test_an_address_without_a_server_is_told() -> None:
+    with pytest.raises(ConnectionError, match="no server answers there"):
+        gates.run(GatesSettings(url="http://127.0.0.1:1", gates=("smoke",)))

@@ -29,6 +29,7 @@ REMEDIES = {
     "safetensors": "pip install safetensors",
     "rich": "pip install rich",
     "tokenizers": "pip install tokenizers",
+    "openai": "pip install openai",
     "vllm": "`python3 bootstrap.py demo` sets the engine up (README.md lists its traps)",
     "inkling_parsers": "pip install ./packages/inkling-parsers",
     "inkling_hpu": "pip install ./packages/inkling-hpu",

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from inkling_core.gates.client import Refusal
 from inkling_core.gates.limits import limits
-from inkling_core.gates.verdict import Finding, Request, Target, request_of
+from inkling_core.gates.reference import Reference
+from inkling_core.gates.verdict import Finding, Request, Target, request_of, same_answer
 from inkling_core.nano import tasks
 from inkling_core.nano.conversation import Answer
 from inkling_core.nano.words import Words, mingle
@@ -103,41 +104,52 @@ def needles(target: Target) -> Iterator[Finding]:
     longest = target.client.max_model_len()
     for context in NEEDLE_CONTEXTS:
         if context + 64 > longest:
-            yield Finding(f"{context} tokens", True, f"left out: max_model_len is {longest}")
+            yield _left_out(f"{context} tokens", f"max_model_len is {longest}")
             continue
         for case in tasks.cases("needle", count=DEPTHS, context_tokens=context, seed=SEED):
             yield _judged(target, case, f"{context} tokens, depth {case.depth:.2f}")
-    if target.reference is not None:
+    if target.reference is None:
+        yield _left_out("chunk edges", "the checkpoint is too large for the dense reference")
+    else:
         yield from _cut_facts(target, longest)
 
 
+def _left_out(what: str, why: str) -> Finding:
+    return Finding(what, True, why, left_out=True)
+
+
 def _cut_facts(target: Target, longest: int) -> Iterator[Finding]:
-    """A fact placed so that the first or second chunk edge falls inside its code."""
+    """Facts cut by the first and the second chunk edge."""
     assert target.reference is not None
     for edge in (target.chunk, 2 * target.chunk):
         if edge + 192 > longest:
-            yield Finding(f"chunk edge {edge}", True, f"left out: max_model_len is {longest}")
+            yield _left_out(f"chunk edge {edge}", f"max_model_len is {longest}")
             continue
         for into in (1, 2, 3):
-            draw = random.Random(f"{SEED}/{edge}/{into}")
-            words = Words(draw, "heldout")
-            key, code = words.word(), words.code()
-            fact = f" the code of {key} is {code}."
-            head = _length_before(target, edge - len(fact) + 1 + len(code) - into)
-            text = mingle(draw, [], [], head).ljust(head, "-") + fact
-            content = f"{text} {mingle(draw, [], [], 40)} code of {key}?"
-            request = Request(
-                ({"role": "user", "content": content},), effort=0.0, answer=Answer("", code)
-            )
+            request = cut_fact(target.reference, edge, into)
             yield target.judge(
                 f"chunk edge {edge}, {into} into the code", request, target.ask(request)
             )
 
 
-def _length_before(target: Target, tokens: int) -> int:
+def cut_fact(reference: Reference, edge: int, into: int) -> Request:
+    """A question about a fact whose code has `into` characters before token `edge` of the prompt.
+
+    Characters of content are tokens of the prompt, as in the tokenizers of nano and tiny.
+    """
+    draw = random.Random(f"{SEED}/{edge}/{into}")
+    words = Words(draw, "heldout")
+    key, code = words.word(), words.code()
+    fact = f" the code of {key} is {code}."
+    head = _length_before(reference, edge - len(fact) + 1 + len(code) - into)
+    text = mingle(draw, [], [], head).ljust(head, "-") + fact
+    content = f"{text} {mingle(draw, [], [], 40)} code of {key}?"
+    return Request(({"role": "user", "content": content},), effort=0.0, answer=Answer("", code))
+
+
+def _length_before(reference: Reference, tokens: int) -> int:
     """Characters of content that put its end at token `tokens` of the prompt (one byte a token)."""
-    assert target.reference is not None
-    ids = [target.reference.prompt_ids(({"role": "user", "content": c},), (), 0.0) for c in "ab"]
+    ids = [reference.prompt_ids(({"role": "user", "content": c},), (), 0.0) for c in "ab"]
     before = next(i for i, pair in enumerate(zip(*ids, strict=True)) if pair[0] != pair[1])
     return max(tokens - before, 1)
 
@@ -156,6 +168,7 @@ def prefix_hit(target: Target) -> Iterator[Finding]:
         after = target.client.metric(name)
         yield target.judge(f"{task} cold", request, cold)
         yield target.judge(f"{task} from the cache", request, warm)
+        yield same_answer(f"{task} cold and from the cache", cold, warm)
         hits = f"hits {between - before:.0f}, then {after - between:.0f} tokens"
         yield Finding(f"{task} was a hit", after - between > between - before, hits)
 

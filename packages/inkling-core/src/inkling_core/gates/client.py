@@ -60,10 +60,8 @@ class Client:
     _openai: Any = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        try:
-            from openai import OpenAI
-        except ImportError as error:
-            raise RuntimeError("inkling gates needs openai: pip install openai") from error
+        from openai import OpenAI  # optional: the command line says how to get it
+
         self.url = self.url.rstrip("/")
         self._openai = OpenAI(
             base_url=f"{self.url}/v1",

@@ -5,6 +5,7 @@ Not the other gates (`checks`). Every refusal is followed by a short good reques
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,28 +18,32 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 def limits(target: Target) -> Iterator[Finding]:
     """Every refusal is a 4xx whose message names the value and the limit."""
     for what, body, wanted in _bad_requests(target):
-        answer = target.client.post("/v1/chat/completions", body)
-        if not isinstance(answer, Refusal):
-            yield Finding(what, False, f"answered: {str(answer)[:120]}")
-        else:
-            missing = [word for word in wanted if word not in answer.message]
-            ok = 400 <= answer.status < 500 and not missing
-            detail = f"HTTP {answer.status}" + (f", lacks {missing}" if missing else "")
-            yield Finding(what, ok, detail if ok else f"{detail}: {answer.message[:200]}")
+        yield refused(what, target.client.post("/v1/chat/completions", body), wanted)
         yield _still_answers(target, what)
 
 
+def refused(what: str, answer: Refusal | dict[str, Any], wanted: tuple[str, ...]) -> Finding:
+    """A 4xx whose message holds every one of `wanted`, regular expressions."""
+    if not isinstance(answer, Refusal):
+        return Finding(what, False, f"answered: {str(answer)[:120]}")
+    missing = [word for word in wanted if not re.search(word, answer.message)]
+    ok = 400 <= answer.status < 500 and not missing
+    detail = f"HTTP {answer.status}" + (f", lacks {missing}" if missing else "")
+    return Finding(what, ok, detail if ok else f"{detail}: {answer.message[:200]}")
+
+
 def _bad_requests(target: Target) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """(what, body, words that the message must hold)."""
+    """(what, body, patterns that the message must hold)."""
     longest = target.client.max_model_len()
     model = target.client.model
 
     def body(content: Any, **more: Any) -> dict[str, Any]:
         return {"model": model, "messages": [{"role": "user", "content": content}], **more}
 
-    words = "river stone " * longest
-    yield "prompt too long", body(words), (str(longest),)
-    yield "answer too long", body("12+7=?", max_tokens=longest), (str(longest),)
+    asked = r"prompt \D*[1-9]\d* \D*tokens"  # what was sent, beside what is allowed
+    yield "prompt too long", body("river " * (longest // 5)), (rf"\b{longest}\b", asked)
+    yield "prompt far too long", body("river stone " * longest), (rf"\b{longest}\b",)
+    yield "answer too long", body("12+7=?", max_tokens=longest), (rf"\b{longest}\b", asked)
     image = [{"type": "image_url", "image_url": {"url": PIXEL}}]
     yield "image part", body(image), ("image",)
     audio = [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]

@@ -34,7 +34,9 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        return bool(self.findings) and all(finding.ok for finding in self.findings)
+        """Everything held, and something was asked at all."""
+        asked = [finding for finding in self.findings if not finding.left_out]
+        return bool(asked) and all(finding.ok for finding in asked)
 
 
 def run(settings: GatesSettings) -> int:
@@ -79,19 +81,27 @@ def _run_gate(name: str, target: Target) -> GateReport:
 
 
 def _print(console: Console, report: GateReport) -> None:
-    """The line of a gate, then only what failed."""
-    good = sum(finding.ok for finding in report.findings)
+    """The line of a gate, then only what failed and what was left out."""
+    held, failed, _ = _counts(report)
     mark = "[green]pass[/]" if report.passed else "[red]FAIL[/]"
-    console.print(f"{mark} {report.gate}: {good} of {len(report.findings)}")
+    console.print(f"{mark} {report.gate}: {held} of {held + failed}")
     for finding in report.findings:
-        if not finding.ok:
-            console.print(f"     {finding.what}: {finding.detail}", style="red", markup=False)
+        if finding.left_out or not finding.ok:
+            style, told = ("yellow", "left out: ") if finding.left_out else ("red", "")
+            text = f"     {finding.what}: {told}{finding.detail}"
+            console.print(text, style=style, markup=False)
+
+
+def _counts(report: GateReport) -> tuple[int, int, int]:
+    """Findings that held, that failed, that were left out."""
+    left_out = sum(finding.left_out for finding in report.findings)
+    held = sum(finding.ok and not finding.left_out for finding in report.findings)
+    return held, len(report.findings) - held - left_out, left_out
 
 
 def _summary(reports: list[GateReport]) -> Table:
-    table = Table("gate", "held", "failed", "seconds", title="gates")
+    table = Table("gate", "held", "failed", "left out", "seconds", title="gates")
     for report in reports:
-        held = sum(finding.ok for finding in report.findings)
-        failed = len(report.findings) - held
-        table.add_row(report.gate, str(held), str(failed), f"{report.seconds:.1f}")
+        counts = [str(count) for count in _counts(report)]
+        table.add_row(report.gate, *counts, f"{report.seconds:.1f}")
     return table

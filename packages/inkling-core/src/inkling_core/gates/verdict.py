@@ -20,11 +20,15 @@ asked for) still moves this sum: on inkling-nano by several times the tolerance.
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was asked, whether it held, and the figures."""
+    """One check: what was asked, whether it held, and the figures.
+
+    left_out: it could not be asked of this server, and why; it proves nothing either way.
+    """
 
     what: str
     ok: bool
     detail: str = ""
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,18 @@ class Target:
         gap = abs(dense.logprob - reply.logprob)
         detail = f"log-probability differs by {gap:.1e} nats over {reply.num_tokens} tokens"
         return Finding(what, gap <= LOGPROB_TOLERANCE, detail)
+
+
+def same_answer(what: str, one: Reply | Refusal, other: Reply | Refusal) -> Finding:
+    """Two answers to one request: equal texts, log-probabilities within the tolerance."""
+    if isinstance(one, Refusal) or isinstance(other, Refusal):
+        return Finding(what, False, f"{one} and {other}")
+    if one.text != other.text:
+        return Finding(what, False, f"{one.text} != {other.text}")
+    if one.logprob is None or other.logprob is None:
+        return Finding(what, False, "the server sent no log-probabilities")
+    gap = abs(one.logprob - other.logprob)
+    return Finding(what, gap <= LOGPROB_TOLERANCE, f"log-probability differs by {gap:.1e} nats")
 
 
 def request_of(case) -> Request:
