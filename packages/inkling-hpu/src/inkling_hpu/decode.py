@@ -38,6 +38,7 @@ class DecodeIndex:
     groups_P: int64 [P] row that owns the entry, -1 in padding.
     owners_P: int64 [P] row that owns the entry; 0 in padding, where everything is hidden.
     member_BP: float32 [B, P] one where the row owns the entry.
+    mapping_BP: the same in the model dtype.
     foreign_PB1: float32 [P, B, 1] HIDDEN where the row does not own the entry.
     idle_B1: float32 [B, 1] one in rows that own nothing, whose sum would be zero.
     columns_PL: int64 [P, L] bias column of each key (see `bias`).
@@ -47,6 +48,7 @@ class DecodeIndex:
     groups_P: Tensor
     owners_P: Tensor
     member_BP: Tensor
+    mapping_BP: Tensor
     foreign_PB1: Tensor
     idle_B1: Tensor
     columns_PL: Tensor
@@ -62,7 +64,9 @@ def attend(
 ) -> Tensor:
     """See `ops.rel_attention`."""
     heads, extent = rel_BNR.shape[1:]
-    index = step.once(("decode", window, extent), lambda: decode_index(step, extent, window))
+    index = step.once(
+        ("decode", window, extent), lambda: decode_index(step, extent, window, q_BNH.dtype)
+    )
     flat_PNL = step.once(
         ("decode bias", window, extent, heads), lambda: _flat_index(index, heads, extent)
     )
@@ -100,11 +104,11 @@ def paged_attention(
     weights_PGXL = weights_PNL.to(q_BNH.dtype).unflatten(1, (kv_heads, heads // kv_heads))
     out_PNH = (weights_PGXL @ v_PLGH.transpose(1, 2)).flatten(1)
     sum_BN = torch.addmm(index.idle_B1, index.member_BP, weights_PNL.sum(-1))
-    out_BNH = markers.mm_f32(index.member_BP, out_PNH.T).unflatten(1, (heads, head_dim))
+    out_BNH = markers.mm_f32(index.mapping_BP, out_PNH.T).unflatten(1, (heads, head_dim))
     return (out_BNH / sum_BN[:, :, None]).to(q_BNH.dtype)
 
 
-def decode_index(step: HpuStep, extent: int, window: int | None) -> DecodeIndex:
+def decode_index(step: HpuStep, extent: int, window: int | None, dtype: torch.dtype) -> DecodeIndex:
     """Index math of one layer kind; tensors only, no shape depends on data."""
     assert isinstance(step.keys, DecodeKeys)  # rel_attention has looked
     listed = step.keys.every if window is None else step.keys.window
@@ -119,6 +123,7 @@ def decode_index(step: HpuStep, extent: int, window: int | None) -> DecodeIndex:
         groups_P=listed.groups_P,
         owners_P=listed.groups_P.clamp(min=0),
         member_BP=member_BP,
+        mapping_BP=member_BP.to(dtype),
         foreign_PB1=(1 - member_BP.T[:, :, None]) * relative.HIDDEN,
         idle_B1=1 - member_BP.amax(1, keepdim=True),
         columns_PL=relative.columns(query_P1 - first_PL, owned_P1, extent, window),

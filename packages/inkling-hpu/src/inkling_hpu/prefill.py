@@ -29,8 +29,9 @@ from inkling_hpu.builders import touched_blocks
 from inkling_hpu.step import HpuStep, PrefillKeys
 from inkling_hpu.switches import MASK_LIMIT
 
-NOWHERE = 2**40
-"""Position of a key that nobody sees: later than any query."""
+NOWHERE = 2**30
+"""Position of a key that nobody sees: later than any query, and within 32 bits, because the device
+keeps no more of an int64 unless it is told to."""
 
 INDEX_BYTES = 8  # the gather that makes a mask takes int64
 

@@ -35,7 +35,7 @@ def shared_experts(x_TD: Tensor, gamma_TS: Tensor, w13_SCD: Tensor, w2_SDI: Tens
     gate_TSI, up_TSI = gate_up.unbind(2)
     hidden_TSI = F.silu(gate_TSI) * up_TSI * gamma_TS[:, :, None]
     out_STD = hidden_TSI.transpose(0, 1) @ w2_SDI.transpose(1, 2)
-    return out_STD.sum(0, dtype=torch.float32).to(x_TD.dtype)
+    return out_STD.sum(0)  # summed in float32 inside, rounded once, as the law does
 
 
 def _packed(w13: Tensor) -> Tensor:
