@@ -42,7 +42,7 @@ def _bad_requests(target: Target) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
 
     asked = r"prompt \D*[1-9]\d* \D*tokens"  # what was sent, beside what is allowed
     yield "prompt too long", body("river " * (longest // 5)), (rf"\b{longest}\b", asked)
-    yield "prompt far too long", body("river stone " * longest), (rf"\b{longest}\b",)
+    yield "prompt far too long", body("river stone " * longest), (rf"\b{longest}\b", asked)
     yield "answer too long", body("12+7=?", max_tokens=longest), (rf"\b{longest}\b", asked)
     image = [{"type": "image_url", "image_url": {"url": PIXEL}}]
     yield "image part", body(image), ("image",)
