@@ -80,6 +80,15 @@ PATCHES = (
         "vLLM knows side state per attention block",
     ),
     Patch(
+        "sleep",
+        "vllm_gaudi.v1.worker.hpu_worker.HPUWorker.sleep",
+        "overridden",
+        "worker.py",
+        "the model holds views of the cache and the conv rows, which keep the memory alive",
+        "none",
+        "vllm-gaudi tells the model that its cache is gone",
+    ),
+    Patch(
         "step-tensors",
         f"{_RUNNER}._form_prefill_batch, _create_decode_input_data",
         "overridden",

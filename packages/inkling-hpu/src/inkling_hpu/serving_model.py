@@ -14,7 +14,7 @@ check of the deployment (refusals.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -80,7 +80,9 @@ class InklingForGaudi(nn.Module):
             self.switches,
         )
         self.conv_layout = ConvLayout.from_config(self.geometry, size)
-        self.attention = nn.ModuleList(_attention_modules(vllm_config, prefix, self.decoder))
+        modules = nn.ModuleList(_attention_modules(vllm_config, prefix, self.decoder))
+        # A ModuleList is a sequence of what it was given, but is not typed as one.
+        self.attention: Sequence[Any] = modules  # type: ignore[assignment]
         kernels.bind_paged_attention(self.attention[0].impl)
         self._forward_context = get_forward_context
         self._caches: Caches | None = None
@@ -127,6 +129,10 @@ class InklingForGaudi(nn.Module):
             self.conv_layout, len(pages), pad_block, self.decoder.dtype, device
         )
         self._caches = Caches(HpuKVCache(keys, values, block_size), rows)
+
+    def release_caches(self) -> None:
+        """Forget pages and conv rows; `bind_caches` has to come before the next step."""
+        self._caches = None
 
     def embed_input_ids(self, input_ids: Tensor) -> Tensor:
         """`[..., T]` -> `[..., T, D]`; vLLM requires it of every text model."""

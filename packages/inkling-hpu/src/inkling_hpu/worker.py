@@ -5,8 +5,8 @@ its runner class up as a module global whenever it makes one; ours stands there 
 only, and only for our architectures, so that a worker switched to another model gets the
 original.
 
-What it is not: device set-up, memory sizing, sleep and wake-up, all of them vllm-gaudi's. Conv rows
-follow a wake-up by themselves: it allocates the KV cache through the runner.
+What it is not: device set-up, memory sizing, sleep and wake-up, all of them vllm-gaudi's. Sleep
+drops the KV cache, and conv rows with it; a wake-up allocates both through the runner.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ class InklingWorker(HPUWorker):
         """As vllm-gaudi's; where it makes a runner anew, it is ours for our architectures."""
         with _our_runner(vllm_config or self.vllm_config):
             super().load_model(vllm_config, *arguments, **options)
+
+    def sleep(self, level: int = 1) -> None:
+        """As vllm-gaudi's, then the model lets go of pages and conv rows, or no memory is freed."""
+        super().sleep(level)
+        if self.kv_cache_sleeping and isinstance(self.model_runner, InklingRunner):
+            self.model_runner.get_model().release_caches()
 
 
 @contextmanager

@@ -81,6 +81,14 @@ USES = (
         ("vllm_config", "quant_config_path"),
         "may make a runner anew",
     ),
+    Use(_WORKER, "HPUWorker.sleep", "override", ("level",), "drops the caches"),
+    Use(
+        _WORKER,
+        "HPUWorker",
+        "attributes",
+        ("vllm_config", "model_runner", "kv_cache_sleeping"),
+        "state that our worker reads",
+    ),
     Use(_RUNNER, "HPUModelRunner", "name", why="base of our runner"),
     Use(_RUNNER, "HPUModelRunner.get_kv_cache_spec", "override", (), "pads the page"),
     Use(
