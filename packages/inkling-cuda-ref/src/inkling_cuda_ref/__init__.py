@@ -1,1 +1,1 @@
-"""Triton reference for Inkling. Metadata only for now; see README.md."""
+"""The ops of Inkling as Triton kernels, and the source of parity bundles; see README.md."""

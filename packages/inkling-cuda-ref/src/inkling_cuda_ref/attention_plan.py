@@ -27,19 +27,19 @@ TILE_COLUMNS = 4  # request, first row, first item, last item + 1
 class AttentionPlan:
     """Work of one step.
 
-    items_WC: `[W, 4]`; the first `num_whole` items are whole tiles, the rest are parts.
-    tiles_WC: `[Z, 4]`, the tiles that are cut into parts; items are counted from the first part.
-    requests_QC: `[Q, 3]`: packed row of the first token, its position, number of tokens.
+    items: int32 `[items, 4]`; the first `num_whole` are whole tiles, the rest are parts.
+    tiles: int32 `[tiles, 4]`, those that are cut into parts; items count from the first part.
+    requests: int32 `[Q, 3]`: packed row of the first token, its position, number of tokens.
     """
 
-    items_WC: Tensor
+    items: Tensor
     num_whole: int
-    tiles_WC: Tensor
-    requests_QC: Tensor
+    tiles: Tensor
+    requests: Tensor
 
     @property
     def num_parts(self) -> int:
-        return len(self.items_WC) - self.num_whole
+        return len(self.items) - self.num_whole
 
 
 @lru_cache(maxsize=4)  # of the newest step: local and global layers, each with one geometry
@@ -64,7 +64,7 @@ def plan(
             cuts = range(low, high, keys_per_part)
             parts += [(q, row, key, min(key + keys_per_part, high)) for key in cuts]
             tiles.append((q, row, first, len(parts)))
-    requests = zip(step.starts, step.contexts, step.lengths, strict=False)
+    rows_of_requests = zip(step.starts, step.contexts, step.lengths, strict=False)
     device = step.block_table_QM.device
 
     def table(values: list[tuple[int, ...]], columns: int) -> Tensor:
@@ -74,5 +74,5 @@ def plan(
         table(whole + parts, ITEM_COLUMNS),
         len(whole),
         table(tiles, TILE_COLUMNS),
-        table(list(requests), 3),
+        table(list(rows_of_requests), 3),
     )

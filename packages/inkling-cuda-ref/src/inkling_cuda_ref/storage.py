@@ -78,9 +78,13 @@ def power_of_2(count: int, least: int = 1) -> int:
     return max(least, 1 << (count - 1).bit_length())
 
 
-def tile(count: int, on_gpu: int, interpreted: int) -> int:
-    """A tile edge for `count` elements: the smallest power of two that covers them, within a limit.
+def edge(on_gpu: int, interpreted: int) -> int:
+    """A tile edge by where kernels run: the interpreter's cost goes with the number of programs,
+    not with their size."""
+    return interpreted if INTERPRETED else on_gpu
 
-    The interpreter's cost goes with the number of programs, so its limit may be the larger one.
-    """
-    return min(power_of_2(count), power_of_2(max(1, interpreted if INTERPRETED else on_gpu)))
+
+def tile(count: int, on_gpu: int, interpreted: int) -> int:
+    """A tile edge for `count` elements: the smallest power of two that covers them, within `edge`,
+    which is at least 1."""
+    return min(power_of_2(count), power_of_2(max(1, edge(on_gpu, interpreted))))

@@ -18,9 +18,19 @@ from torch import Tensor
 
 from inkling_core.step import Step
 from inkling_cuda_ref.attention_plan import plan
-from inkling_cuda_ref.storage import device, launch, multiplied, operand, power_of_2, stored, tile
+from inkling_cuda_ref.storage import (
+    device,
+    edge,
+    launch,
+    multiplied,
+    operand,
+    power_of_2,
+    stored,
+    tile,
+)
 
 LOG2_E = tl.constexpr(1.4426950408889634)
+KEYS_PER_PART = 1024  # of a decoding request: enough programs to fill a GPU at long contexts
 
 
 @device
@@ -209,7 +219,7 @@ def rel_attention(
     group = heads // kv_heads
     longest = max(step.lengths) * group
     rows = tile(longest, 64, 256) if longest > 16 else 16
-    work = plan(step, window, group, rows, tile(1 << 30, 1024, 1024))
+    work = plan(step, window, group, rows, KEYS_PER_PART)
     out_TNH = torch.empty_like(q_TNH)
     out_TNH[step.num_tokens :] = 0
     shape = (work.num_parts, kv_heads, rows)
@@ -217,20 +227,20 @@ def rel_attention(
     top, total = (torch.empty(shape, dtype=torch.float32, device=q_TNH.device) for _ in range(2))
     sizes = {"ROWS": rows, "COLUMNS": power_of_2(width, 16)}
 
-    def attend(items_WC: Tensor, out: Tensor, partial: bool) -> None:
+    def attend(items: Tensor, out: Tensor, partial: bool) -> None:
         launch(
-            _attend_kernel, (len(items_WC), kv_heads), q_TNH, rel_TNR, keys_PLGH, values_PLGH,
-            step.block_table_QM.contiguous(), items_WC, work.requests_QC, out, top, total,
+            _attend_kernel, (len(items), kv_heads), q_TNH, rel_TNR, keys_PLGH, values_PLGH,
+            step.block_table_QM.contiguous(), items, work.requests, out, top, total,
             heads, group, width, rel_TNR.shape[-1], window or 0, LOG2_E.value / width,
             step.block_table_QM.shape[1], keys_PLGH.shape[1], *keys_PLGH.stride()[:3],
             *values_PLGH.stride()[:3], WINDOWED=window is not None, PARTIAL=partial,
-            KEYS=tile(1 << 30, 64, 512), **sizes,
+            KEYS=edge(64, 512), **sizes,
         )  # fmt: skip
 
-    attend(work.items_WC[: work.num_whole], out_TNH, False)
-    attend(work.items_WC[work.num_whole :], part, True)
+    attend(work.items[: work.num_whole], out_TNH, False)
+    attend(work.items[work.num_whole :], part, True)
     launch(
-        _merge_kernel, (len(work.tiles_WC), kv_heads), part, top, total, work.tiles_WC,
-        work.requests_QC, out_TNH, heads, group, width, **sizes,
+        _merge_kernel, (len(work.tiles), kv_heads), part, top, total, work.tiles,
+        work.requests, out_TNH, heads, group, width, **sizes,
     )  # fmt: skip
     return out_TNH
