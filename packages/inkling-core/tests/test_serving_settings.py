@@ -36,6 +36,14 @@ def test_contradiction_names_both_sides():
         ServeSettings(port=9000).with_environment({"INKLING_PORT": "9001"})
 
 
+def test_a_typed_value_contradicts_even_where_it_is_the_default():
+    default = ServeSettings()
+    variables = {"INKLING_PORT": str(default.port + 1)}
+    assert default.with_environment(variables).port == default.port + 1
+    with pytest.raises(ValueError, match=f"port={default.port} contradicts INKLING_PORT="):
+        default.with_environment(variables, typed={"port"})
+
+
 def test_contradicting_secret_is_not_shown():
     with pytest.raises(ValueError, match="api_key") as error:
         ServeSettings(api_key="alpha").with_environment({"INKLING_API_KEY": "beta"})
@@ -124,6 +132,7 @@ def test_environment_carries_settings_key_and_threads():
     assert environ["VLLM_API_KEY"] == "open-sesame"
     assert environ["OMP_NUM_THREADS"] == "3"
     assert environ["HF_HUB_OFFLINE"] == "1"
+    assert environ["VLLM_LOGGING_LEVEL"] == "INFO"
 
 
 def test_a_variable_that_would_override_the_pool_is_refused():

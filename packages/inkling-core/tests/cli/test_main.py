@@ -243,3 +243,9 @@ def test_a_command_of_another_package_is_composed_like_ours(far):
     assert "inkling far orbit: no setting 'tunrs'; did you mean 'turns'?" in done.stderr
     assert "did you mean 'orbit'?" in done.stderr
     assert "turns=2" in done.stdout and "  how many times." in done.stdout
+
+
+def test_a_typed_default_contradicts_a_variable(monkeypatch, capsys):
+    monkeypatch.setenv("INKLING_PORT", "9001")
+    assert main(["serve", "port=8000"]) == 2
+    assert "port=8000 contradicts INKLING_PORT=9001" in capsys.readouterr().err

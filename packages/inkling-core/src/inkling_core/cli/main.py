@@ -110,7 +110,8 @@ def run(command: Command, rest: Sequence[str]) -> int:
     if settings is None:
         return 0
     if hasattr(settings, "with_environment"):  # what is printed is what runs
-        settings = settings.with_environment(os.environ)
+        typed = {override.partition("=")[0].lstrip("+") for override in sorted_.overrides}
+        settings = settings.with_environment(os.environ, typed)
     print(shown(command, settings), file=sys.stderr)
     with _messages_on_stderr():
         return int(command.runner()(settings) or 0)

@@ -103,6 +103,7 @@ def prepare_environment(
     environ.update({**ENGINE_VARIABLES, **launch.variables})
     environ.update(settings.environment())
     environ["OMP_NUM_THREADS"] = str(thread_count(settings))
+    environ.setdefault("VLLM_LOGGING_LEVEL", settings.log_level)
     if settings.api_key is not None:
         environ["VLLM_API_KEY"] = settings.api_key  # a command line would show it to every user
 

@@ -11,7 +11,7 @@ What it is not: vLLM's argument list (server.py makes that). No torch, no vLLM h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
@@ -109,11 +109,14 @@ class ServeSettings:
         """The settings that a parent process wrote with `environment` (defaults where silent)."""
         return cls(**_read_environment(environ))
 
-    def with_environment(self, environ: Mapping[str, str]) -> ServeSettings:
+    def with_environment(
+        self, environ: Mapping[str, str], typed: Collection[str] = ()
+    ) -> ServeSettings:
         """Merge INKLING_* variables in.
 
-        A variable fills a field that still has its default. A field set to something else than
-        its variable says is a contradiction: ValueError naming both.
+        A variable fills a field that still has its default and is not among `typed`, the fields
+        that the user named. Any other that differs from its variable is a contradiction:
+        ValueError naming both.
         """
         defaults = ServeSettings()
         changes: dict[str, Any] = {}
@@ -121,7 +124,7 @@ class ServeSettings:
             current = getattr(self, name)
             if current == value:
                 continue
-            if current != getattr(defaults, name):
+            if name in typed or current != getattr(defaults, name):
                 shown = ("(hidden)", "(hidden)") if name in SECRETS else (current, value)
                 raise ValueError(
                     f"{name}={shown[0]!r} contradicts {PREFIX}{name.upper()}={shown[1]!r}: "
