@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from thread_ranks import ThreadRanks
 
 pytest.importorskip("transformers", reason="needs transformers 5.24.0, the independent reference")
 
@@ -16,6 +15,7 @@ from hf_oracle import hf_logits, make_checkpoint
 from inkling_core.checkpoint import load_decoder
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.ragged import run_ragged
+from inkling_core.parity.thread_ranks import ThreadRanks
 from inkling_core.parity.tolerances import tolerance
 
 LIMIT = tolerance("model", torch.float32)
