@@ -4,7 +4,7 @@ shape.
 What it is: writers of small checkpoints. Random ones have logits with a standard deviation of at
 least 1, so that a limit on logit gaps means something.
 
-    Small's shape   12 layers in the pattern 5 local : 1 global, the first two dense; head_dim,
+    Small's shape   6 layers, 5 local and 1 global, the first two dense; head_dim,
                     window, bias extents, 6 routed plus 2 shared experts as published; layers,
                     hidden, heads, experts and vocabulary made small
     steady routing  K experts per layer are preferred by a selection bias that no rounding can
@@ -25,8 +25,8 @@ from safetensors.torch import load_file, save_file
 STEADY_BIAS = 10.0
 SMALL: dict[str, Any] = {
     "hidden_size": 256,
-    "num_hidden_layers": 12,
-    "local_layer_ids": tuple(layer for layer in range(12) if layer % 6 != 5),
+    "num_hidden_layers": 6,
+    "local_layer_ids": tuple(range(5)),
     "dense_layer_count": 2,
     "vocab_size": 512,
     "unpadded_vocab_size": 500,

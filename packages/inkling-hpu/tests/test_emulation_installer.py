@@ -20,7 +20,7 @@ def run(code, *, path=(), command=("-c",), **environ):
         capture_output=True,
         text=True,
         env={**inherited, **environ},
-        timeout=120,
+        timeout=600,  # a torch import each, on machines that do other things too
     )
 
 
