@@ -1,7 +1,7 @@
 """The order of a step's rows and the length of a resumed prompt, on batches of every shape.
 
 `Base` has vllm-gaudi's contract in a few lines, enough for the mixin's arithmetic to run without
-it; upstream/test_upstream_fixes.py runs the mixin in the real runner.
+it; tests/hpu/test_upstream.py runs the mixin in the real runner.
 """
 
 import random
