@@ -124,7 +124,38 @@ def test_header_limit():
         "a" * 10 + "b",
         "c",
     ]
-    assert any(getattr(event, "code", None) is Code.HEADER_TOO_LONG for event in shown)
+    assert any(getattr(event, "code", None) is Code.BARE_TEXT for event in shown)
+
+
+@pytest.mark.parametrize(
+    ("held", "shown", "text"),
+    [
+        ("Hello there.", "", None),
+        ("Hello there.\n", "", None),
+        ("Hello there.\n\n", "Then", "Hello there.\n\nThen"),
+        ("\n get_weather \n", "", None),
+        ("\n\n Hello", "\n\nx", "\n\n Hello\n\nx"),
+        ("get_weather\r\n", "\nx", "get_weather\r\n\nx"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_bare_answer_is_shown_from_its_second_line_on(held, shown, text, size):
+    parser = StreamParser()
+    for at in range(0, len(held), size):
+        assert parser.feed(held[at : at + size]) == []
+    events = [event for letter in shown for event in parser.feed(letter)]
+    said = "".join(event.text for event in events if isinstance(event, ContentDelta))
+    assert said == (text or "")
+    if text is None:
+        call = parser.feed('<|content_invoke_tool_json|>{"name":"g","args":{}}<|end_message|>')
+        assert call[0] == BlockStart("model", "invoke_tool_json", held)
+
+
+def test_a_prompt_without_markers_opens_no_block():
+    answer = "<|content_text|>hi<|end_message|>"
+    for prompt in ("User: hi\nAssistant:", "x" * 5000):
+        parsed = parse(answer, prompt=prompt)
+        assert (parsed.content, parsed.diagnostics) == ("hi", ())
 
 
 def test_tool_choice_none_refuses_calls_only():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from inkling_parsers import ParseError, parse, strict
+from inkling_parsers import ParseError, SpecialTokens, StreamParser, parse, strict
 
 ROLE, CALL, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 
@@ -26,6 +28,22 @@ def kind_of(answer: str) -> str | None:
         ("", "JsonIncompleteError"),
         ('{"name":"f","args":{"a":{"b":1}}', "JsonIncompleteError"),
         ('{"name":"f","args":{"a":"x', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":-', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":1.', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":-10.5e+', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":fal', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\u00', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\u0"}', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\u0000', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\ud83d', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\ud83d\\u0', "JsonIncompleteError"),
+        ('{"name":"f","args":{"a":"\\u0"}}', "JsonSyntaxError"),
+        ('{"name":"f","args":{"a":"\\ud83d\\\\', "JsonSyntaxError"),
+        ('{"name":"f","args":{"a":1.5.', "JsonSyntaxError"),
+        ('{"name":"f","args":{"a":01', "JsonSyntaxError"),
+        ('{"name":"f","args":{"a":falx', "JsonSyntaxError"),
+        ('{"name":"f","args":{} e', "JsonSyntaxError"),
         ('{"name":"f","args":{}} x', "JsonSyntaxError"),
         ('{"name":"f","args":{"a":1,}}', "JsonSyntaxError"),
         ("{'name':'f'}", "JsonSyntaxError"),
@@ -80,6 +98,58 @@ def test_answers(answer, kind):
     assert kind_of(answer) == kind
 
 
+NAMES = ["message_model", "content_text", "content_thinking", "content_xml"]
+NAMES += ["content_invoke_tool_json", "end_message", "content_model_end_sampling"]
+TOKENS = SpecialTokens.from_vocab({f"<|{name}|>": 256 + at for at, name in enumerate(NAMES)})
+MODEL, TEXT, THINK, XML, JSON, CLOSE, STOP = range(256, 263)
+GOOD = [MODEL, TEXT, *b"a", CLOSE]
+
+
+def kind_of_ids(ids: list[int], size: int) -> str | None:
+    """Ordinary ids are bytes, fed `size` at a time."""
+    parser = StreamParser(TOKENS, decode=bytes, strict=True)
+    try:
+        for at in range(0, len(ids), size):
+            parser.feed(ids[at : at + size])
+        parser.finish()
+    except ParseError as error:
+        return error.kind
+    return None
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        ([*GOOD, STOP], None),
+        ([MODEL, TEXT, *"\ufffdé\U0001f680".encode(), CLOSE], None),
+        ([MODEL, TEXT, *b"a\x80b", CLOSE], "Utf8ContentError"),
+        ([MODEL, TEXT, *b"\xed\xa0\x80", CLOSE], "Utf8ContentError"),
+        ([MODEL, TEXT, *b"a\xc3b", CLOSE], "Utf8ContentError"),
+        ([MODEL, TEXT, *b"a\xc3", THINK, *b"\xa9", CLOSE], "Utf8ContentError"),
+        ([MODEL, TEXT, *b"a\xe2\x82", CLOSE], "InternalStateError"),
+        ([MODEL, TEXT, *b"a\x80"], "Utf8ContentError"),
+        ([MODEL, TEXT, *b"a\xc3"], "UnterminatedContentError"),
+        ([MODEL, *b"a\xc3", TEXT, *b"a", CLOSE], "Utf8ContentError"),
+        ([MODEL, *b"a\x80"], "UnterminatedStructureError"),
+        ([*GOOD, *b"\x80", *GOOD], None),  # what is dropped may be anything
+        ([*b"\xc3", TEXT, *b"a", CLOSE], None),
+        ([MODEL, XML, *b"\xc3", CLOSE], "InternalStateError"),
+        ([MODEL, JSON, *b"{\x80", CLOSE], "Utf8ContentError"),
+        ([MODEL, JSON, *b"{", CLOSE, MODEL, TEXT, *b"\x80", CLOSE], "JsonIncompleteError"),
+    ],
+)
+def test_bytes_have_to_be_utf8(ids, kind, size):
+    assert kind_of_ids(ids, size) == kind
+
+
+@pytest.mark.parametrize("text", ["a\ud800b", "a\udc80", "\ude00\ud83d"])
+def test_text_has_to_be_utf8(text):
+    assert kind_of(f"<|content_text|>{text}{END}") == "Utf8ContentError"
+    assert kind_of(f"{ROLE}{text}<|content_text|>x{END}") == "Utf8ContentError"
+    assert parse(f"<|content_text|>{text}{END}").content == text
+
+
 def test_errors_name_their_field_or_tag():
     with pytest.raises(strict.ToolSchemaMissingFieldError) as missing:
         parse(CALL + '{"name":"f"}' + END, strict=True)
@@ -87,6 +157,16 @@ def test_errors_name_their_field_or_tag():
     with pytest.raises(strict.UnknownContentTypeError) as unknown:
         parse("<|content_xml|>" + END, strict=True)
     assert unknown.value.tag == "xml"
+
+
+def test_long_payloads_are_refused_or_read_in_linear_time():
+    """An open string full of escaped quotes, and an integer that Python will not convert."""
+    start = time.process_time()
+    assert (
+        kind_of(CALL + '{"name":"f","args":{"a":"' + '\\"' * 100_000 + END) == "JsonIncompleteError"
+    )
+    assert time.process_time() - start < 5
+    assert kind_of(CALL + '{"name":"f","args":{"a":' + "9" * 5000 + "}}" + END) is None
 
 
 def test_inside_a_block_special_tokens_are_literal():

@@ -3,6 +3,9 @@
 A byte-level vocabulary cuts characters between tokens. `decode` answers bytes, which an
 incremental UTF-8 decoder joins; or text, in which a cut character shows as a U+FFFD at the end
 and is held until more ids complete it.
+
+Bytes that are no UTF-8 become U+FFFD, or with `strict` lone surrogates (U+DC80 to U+DCFF, Python's
+`surrogateescape`), which no valid text holds, so that `strict.is_cut` can tell.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ _MOST_HELD = 16  # ids; four bytes make a character, so a longer U+FFFD is no cu
 class Detokenizer:
     """Decodes runs of ids; state is the start of one character."""
 
-    def __init__(self, decode: Decode) -> None:
+    def __init__(self, decode: Decode, strict: bool = False) -> None:
         self._decode = decode
         self._held: list[int] = []
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(
+            errors="surrogateescape" if strict else "replace"
+        )
 
     @property
     def dirty(self) -> bool:

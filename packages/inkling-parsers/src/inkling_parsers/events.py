@@ -30,7 +30,6 @@ class Code(str, Enum):
 
     # about blocks
     BARE_TEXT = "bare_text"
-    HEADER_TOO_LONG = "header_too_long"
     IMPLICIT_CLOSE = "implicit_close"
     STRAY_MARKER = "stray_marker"
     FOREIGN_ROLE = "foreign_role"

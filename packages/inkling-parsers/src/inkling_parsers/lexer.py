@@ -74,14 +74,16 @@ class IdLexer:
     """Token ids in, pieces out; state is the undecoded start of one character.
 
     The text of ordinary ids comes with them (`texts`, one string per id) or from `decode`
-    (see `detokenize`).
+    (see `detokenize`, also for `strict`).
     """
 
-    def __init__(self, tokens: SpecialTokens, decode: Decode | None = None) -> None:
+    def __init__(
+        self, tokens: SpecialTokens, decode: Decode | None = None, strict: bool = False
+    ) -> None:
         self._markers = tokens.markers
         self._special = frozenset(tokens.markers)
         self._names = tokens.names
-        self._detokenizer = Detokenizer(decode) if decode is not None else None
+        self._detokenizer = Detokenizer(decode, strict) if decode is not None else None
 
     def feed(self, ids: Sequence[int], texts: Sequence[str] | None = None) -> list[Piece]:
         """Pieces of `ids`. Raises ValueError where there is no text for an ordinary id."""
@@ -122,7 +124,7 @@ class IdLexer:
             pieces.append((None, text))
 
     def finish(self) -> list[Piece]:
-        """The rest of a cut character, as U+FFFD."""
+        """The rest of a cut character."""
         pieces: list[Piece] = []
         self._ordinary((), None, True, pieces)
         return pieces

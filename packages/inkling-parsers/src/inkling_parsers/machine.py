@@ -1,8 +1,7 @@
 """The one state machine: markers and text in, events out, by the tables of `grammar`.
 
 Not a lexer and not a reader of payloads (`lexer`, `payload`). State is the open block's kind and,
-between blocks, the header text, of which at most `header_limit` characters are held: text there
-is a header if a kind marker follows, and the bare answer otherwise.
+between blocks, text that may be a header (`header`).
 """
 
 from __future__ import annotations
@@ -24,15 +23,20 @@ from inkling_parsers.events import (
     ToolTextDelta,
 )
 from inkling_parsers.grammar import STRICT_TABLE, TABLE, State, Step
+from inkling_parsers.header import HeldText
 from inkling_parsers.lexer import Piece
 from inkling_parsers.markers import CLASSES, Marker, MarkerClass
 from inkling_parsers.payload import PayloadReader
 from inkling_parsers.strict import (
     EmptyResponseError,
+    InternalStateError,
     UnknownContentTypeError,
     UnterminatedContentError,
     UnterminatedStructureError,
+    Utf8ContentError,
+    check_header,
     check_payload,
+    is_cut,
 )
 
 _SPOKEN = {"text": ContentDelta, "thinking": ReasoningDelta, "tool_error": ToolErrorDelta}
@@ -48,18 +52,18 @@ class BlockMachine:
         self._table = STRICT_TABLE if strict else TABLE
         self._strict = strict
         self._allow_calls = allow_calls
-        self._header_limit = header_limit
         self.text: Callable[[str], None] = self._hold_header  # takes ordinary text
         self._state = State.BETWEEN
         self._role = "model"  # of the open block, or of the next one
         self._last_role = "model"
-        self._header: list[str] = []
-        self._header_size = 0
+        self._header = HeldText(header_limit)
+        self._is_prompt = False
         self._given = ""  # the part of the header that the prompt holds
         self._write: Callable[[str], Event] = ContentDelta
         self.payload: PayloadReader | None = None  # of the open block
         self._raw: list[str] | None = None  # strict only: the open payload as sent
         self._spelling = ""  # of the marker at hand
+        self._is_cut = False  # strict only: the open block ends in half a character so far
         self._fed = False  # whether there was anything at all
         self._name = ""  # the open block's header
         self._kind = ""
@@ -107,16 +111,19 @@ class BlockMachine:
         self._state = state
         if state in (State.BETWEEN, State.HEADER):
             self.text = self._hold_header
-        elif self._raw is not None:
-            self.text = self._say_and_keep
+        elif self._strict:
+            self.text = self._say_strictly
         else:
             self.text = self._say if self.payload is None else self.payload.feed
 
     def _say(self, text: str) -> None:
         self.out.append(self._write(text))
 
-    def _say_and_keep(self, text: str) -> None:
-        """Strict: a payload is checked as it was sent, once it is whole."""
+    def _say_strictly(self, text: str) -> None:
+        """Text has to be UTF-8, and a payload is checked as it was sent, once it is whole."""
+        if self._is_cut:
+            raise Utf8ContentError("a character is cut by what follows it")
+        self._is_cut = is_cut(text)
         if self._raw is not None:
             self._raw.append(text)
         (self._say if self.payload is None else self.payload.feed)(text)
@@ -138,6 +145,10 @@ class BlockMachine:
             return Termination.MALFORMED
         return Termination.STOP_TOKEN if self.stopped else Termination.LENGTH
 
+    def begin_prompt(self) -> None:
+        """What follows up to `begin_answer` is the prompt."""
+        self._is_prompt = True
+
     def begin_answer(self) -> None:
         """All so far was the prompt: keep where it stands, forget what it said."""
         keep: list[Event] = []
@@ -145,8 +156,8 @@ class BlockMachine:
             last = max(i for i, event in enumerate(self.out) if isinstance(event, BlockStart))
             keep = self.out[last:] if self.payload else self.out[last : last + 1]
         self.out[:] = keep
-        self._given = "".join(self._header)
-        self._header, self._header_size = [], 0
+        self._given = self._header.take()
+        self._is_prompt = False
         self.stopped = self._malformed = self._fed = False
         self._calls = 0
         self._blocks = len(keep[:1])
@@ -155,10 +166,7 @@ class BlockMachine:
 
     def _hold_header(self, text: str) -> None:
         self._fed = True
-        self._header.append(text)
-        self._header_size += len(text)
-        if self._header_size > self._header_limit and not self._strict:
-            self._note(Code.HEADER_TOO_LONG, f"no header has over {self._header_limit} characters")
+        if self._header.add(text) and not self._strict and not self._is_prompt:
             bare = self._begin_bare()
             self._enter(State.TEXT)
             self.text(bare)
@@ -168,17 +176,17 @@ class BlockMachine:
         if not self._header:
             self._given = ""
             return
-        self._note(Code.BARE_TEXT, "text without a kind marker")
         bare = self._begin_bare()
         self.out.append(self._write(bare))
         self._end_block(closed=False, proper=False)
 
     def _drop(self, _marker: Marker) -> None:
-        self._header, self._header_size, self._given = [], 0, ""
+        self._header.take()
+        self._given = ""
 
     def _begin_bare(self) -> str:
-        text = "".join(self._header)
-        self._header, self._header_size, self._given = [], 0, ""
+        self._note(Code.BARE_TEXT, "text without a kind marker")
+        text, self._given = self._header.take(), ""
         self._begin_block("text", "")
         return text
 
@@ -188,8 +196,9 @@ class BlockMachine:
     # -- blocks
 
     def _open(self, marker: Marker) -> None:
-        header = self._given + "".join(self._header)
-        self._header, self._header_size, self._given = [], 0, ""
+        header, self._given = self._given + self._header.take(), ""
+        if self._strict:
+            check_header(header)
         name = self._spelling if marker is Marker.UNNAMED else marker.value
         self._begin_block(name[2:-2].removeprefix("content_"), header)
 
@@ -223,6 +232,8 @@ class BlockMachine:
             self._note(Code.CALL_REFUSED, "a tool call, though the request allows none")
 
     def _close(self, marker: Marker) -> None:
+        if self._is_cut:
+            raise InternalStateError(f"the {self._kind} block ends in the middle of a character")
         if self._strict and self._kind not in _WRITTEN:
             raise UnknownContentTypeError(self._kind)
         if self._raw is not None:

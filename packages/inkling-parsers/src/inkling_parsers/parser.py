@@ -30,10 +30,12 @@ class StreamParser:
     `decode`: text or UTF-8 bytes of a run of ordinary ids, unless `feed` gets the texts.
     `prompt`: the prompt in the same form (its end is enough): blocks that it leaves open go on.
     A prompt of ids that ends within a header or a call needs `decode` for its words.
-    `strict`: the model owner's rules, with errors (see `strict`) instead of diagnostics.
+    `strict`: the model owner's rules, with errors (see `strict`) instead of diagnostics; broken
+    UTF-8 is one of them where `decode` gives bytes.
     `trim`: drop whitespace as vLLM does (see `trim`).
     `tool_choice`: as in a chat request; "none" refuses tool calls, nothing else has an effect.
-    `header_limit`: characters of text held between blocks before they count as the answer.
+    `header_limit`: characters of text held between blocks before they count as the answer, which
+    they do at once if they have a second line.
     """
 
     def __init__(
@@ -45,12 +47,12 @@ class StreamParser:
         strict: bool = False,
         trim: bool = False,
         tool_choice: str | Mapping[str, Any] | None = None,
-        header_limit: int = 4096,
+        header_limit: int = 256,
     ) -> None:
         self.termination: Termination | None = None
         self._tokens = tokens
         self._text_lexer = TextLexer()
-        self._id_lexer = IdLexer(tokens, decode) if tokens is not None else None
+        self._id_lexer = IdLexer(tokens, decode, strict) if tokens is not None else None
         self._machine = BlockMachine(strict, tool_choice != "none", header_limit)
         self._trim = Trim() if trim else None
         if prompt:
@@ -116,6 +118,7 @@ class StreamParser:
         starts = [
             at for at, (marker, _) in enumerate(pieces) if marker and CLASSES[marker] in _BOUNDARIES
         ]
+        self._machine.begin_prompt()
         self._machine.run(pieces[starts[-1] :] if starts else pieces)
         self._machine.begin_answer()
 

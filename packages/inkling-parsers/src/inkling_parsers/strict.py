@@ -6,6 +6,7 @@ complete payload is held to the strict rules, which need it whole, and the error
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from typing import Any, NoReturn
@@ -13,9 +14,20 @@ from typing import Any, NoReturn
 MAX_DEPTH = 127
 
 _BAD_SURROGATE = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F]|\\?\Z|\\u[^\0]{0,3}\Z)"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
+# An open string counts to the end, so that no quote in it is tried again.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\(?:.|\Z))*(?:"|\Z)|[{}\[\]]', re.DOTALL)
+_HEX = re.compile("[0-9a-fA-F]{4}")
+_CUT_NUMBER = re.compile(
+    r"(?<![\w.+-])-?(?:0|[1-9][0-9]*)(?:(?=\.\Z)|(?:\.[0-9]+)?(?=[eE][+-]?\Z))"
+)
+_CUT_WORDS = frozenset(
+    word[:size] for word in ("-1", "true", "false", "null") for size in range(1, len(word))
+)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_UTF8 = codecs.getincrementaldecoder("utf-8")
 _ESCAPED_BACKSLASH = re.compile(r"\\\\")
 
 
@@ -37,6 +49,14 @@ class UnterminatedStructureError(ParseError):
 
 class UnterminatedContentError(ParseError):
     """The answer ends in an open block."""
+
+
+class Utf8ContentError(ParseError):
+    """A header or a block holds bytes that are no UTF-8. Seen where `decode` gives bytes."""
+
+
+class InternalStateError(ParseError):
+    """A block ends in the middle of a character (the owner's name for it)."""
 
 
 class JsonSyntaxError(ParseError):
@@ -79,6 +99,29 @@ class OtherParseError(ParseError):
     """Everything else: members that do not belong, a header that contradicts the payload."""
 
 
+def is_cut(text: str) -> bool:
+    """Whether the `text` of a block ends in the middle of a character.
+
+    Bytes that are no UTF-8 come as lone surrogates (`detokenize`). Raises Utf8ContentError for
+    those that no further byte can complete.
+    """
+    broken = _LONE_SURROGATE.search(text)
+    if broken is None:
+        return False
+    rest = text[broken.start() :]
+    try:
+        _UTF8().decode(rest.encode("utf-8", "surrogateescape"))
+    except UnicodeError:
+        raise Utf8ContentError(f"no UTF-8 from {rest[:4]!r} on") from None
+    return True
+
+
+def check_header(header: str) -> None:
+    """Raises Utf8ContentError for a header that is no UTF-8."""
+    if _LONE_SURROGATE.search(header):
+        raise Utf8ContentError(f"the header {header!r} is no UTF-8")
+
+
 def _refuse_constant(word: str) -> NoReturn:
     raise JsonSyntaxError(f"{word} is no JSON value")
 
@@ -91,21 +134,42 @@ def _load(payload: str) -> Any:
     depth = _nesting(payload)
     if depth > MAX_DEPTH:
         raise JsonSyntaxError(f"nested {depth} deep, the limit is {MAX_DEPTH}")
-    if _BAD_SURROGATE.search(_ESCAPED_BACKSLASH.sub("", payload)):
+    if _BAD_SURROGATE.search(_ESCAPED_BACKSLASH.sub("  ", payload)):
         raise JsonSyntaxError("half of a surrogate pair")
     try:
-        return json.loads(payload, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
+        # Only types are looked at, and Python refuses to convert integers of over 4,300 digits.
+        return json.loads(
+            payload,
+            object_pairs_hook=_Pairs,
+            parse_constant=_refuse_constant,
+            parse_int=lambda digits: 0,
+        )
     except json.JSONDecodeError as error:
-        at_end = error.pos >= len(payload.rstrip(" \t\n\r"))
-        at_end = at_end and not error.msg.startswith("Invalid control character")
-        cut = at_end or error.msg.startswith("Unterminated")
-        kind = JsonIncompleteError if cut else JsonSyntaxError
+        kind = JsonIncompleteError if _is_beginning(payload, error) else JsonSyntaxError
         raise kind(f"{error.msg} at character {error.pos}") from None
+
+
+def _is_beginning(payload: str, error: json.JSONDecodeError) -> bool:
+    """Whether `payload` would be JSON if it went on: Python calls half a word or number an error,
+    at the place where it begins or where the number could have ended."""
+    if error.msg.startswith("Unterminated"):
+        return True
+    if error.msg.startswith("Invalid \\u"):
+        digits = payload[payload.rindex("\\u", 0, error.pos + 2) + 2 :]
+        return len(digits.encode("utf-8", "replace")) < 4 or _HEX.fullmatch(digits) is not None
+    if error.msg.startswith("Invalid"):
+        return False
+    if error.pos >= len(payload.rstrip(" \t\n\r")):
+        return True
+    if error.msg == "Expecting value":
+        return payload[error.pos :] in _CUT_WORDS
+    cut = _CUT_NUMBER.search(payload)
+    return cut is not None and cut.end() == error.pos
 
 
 def _nesting(payload: str) -> int:
     depth = deepest = 0
-    for bracket in re.findall(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', payload):
+    for bracket in _STRING_OR_BRACKET.findall(payload):
         if bracket in "{[":
             depth += 1
             deepest = max(deepest, depth)

@@ -11,7 +11,7 @@ new object as they are. Not for input that somebody else wrote, and not pydantic
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -51,7 +51,11 @@ def _unchecked(cls: type[Model]) -> Make[Model]:
     new = object.__new__
     listed = cls.model_fields.items()
     defaults = {name: f.default for name, f in listed}  # all of them: JSON has the class's order
-    factories = [(name, f.default_factory) for name, f in listed if f.default_factory]
+    factories = [
+        (name, cast("Callable[[], Any]", f.default_factory))
+        for name, f in listed
+        if f.default_factory
+    ]
     has_extra = cls.model_config.get("extra") == "allow"
 
     def make(fields: dict[str, Any]) -> Model:
