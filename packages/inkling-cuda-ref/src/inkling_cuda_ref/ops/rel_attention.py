@@ -73,6 +73,19 @@ def _scores(
     return tl.where(visible, score, float("-inf"))
 
 
+@device
+def _added(score, v, top, total, acc, dtype: tl.constexpr, WIDE: tl.constexpr):
+    """Running maximum, sum and weighted values, with one more tile of keys."""
+    highest = tl.maximum(top, tl.max(score, axis=1))
+    # a row that has seen no key yet has no maximum to subtract
+    base = tl.where(highest == float("-inf"), 0.0, highest)
+    weight, kept = tl.exp2(score - base[:, None]), tl.exp2(top - base)
+    total = total * kept + tl.sum(weight, axis=1)
+    weight = multiplied(weight, dtype, WIDE)
+    acc = acc * kept[:, None] + tl.dot(weight, operand(v, WIDE), input_precision="ieee")
+    return highest, total, acc
+
+
 @triton.jit
 def _attend_kernel(
     q_ptr,
@@ -141,14 +154,7 @@ def _attend_kernel(
             q, tl.trans(k), rel_ptr, query_row, position, key, there, real, near, scale, extent,
             window, WINDOWED, WIDE,
         )  # fmt: skip
-        highest = tl.maximum(top, tl.max(score, axis=1))
-        # a row that has seen no key yet has no maximum to subtract
-        base = tl.where(highest == float("-inf"), 0.0, highest)
-        weight, kept = tl.exp2(score - base[:, None]), tl.exp2(top - base)
-        total = total * kept + tl.sum(weight, axis=1)
-        weight = multiplied(weight, dtype, WIDE)
-        acc = acc * kept[:, None] + tl.dot(weight, operand(v, WIDE), input_precision="ieee")
-        top = highest
+        top, total, acc = _added(score, v, top, total, acc, dtype, WIDE)
     if PARTIAL:
         part_row = (item * tl.num_programs(1) + kv_head).to(tl.int64) * ROWS + tl.arange(0, ROWS)
         tl.store(out_ptr + part_row[:, None] * width + column[None, :], acc, mask=inside)
