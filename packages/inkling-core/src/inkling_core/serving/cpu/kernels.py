@@ -5,8 +5,10 @@ runs on plain torch (`inkling generate` needs no vLLM). Each question is answere
 shape, so that an op and the packing of its weights decide alike.
 
     experts   cpu_fused_moe: bf16 only; tiles of AMX where there are any, else AVX-512
-    rms_norm  rms_norm: float32 inside; called with a weight of ones, because the law rounds the
-              normalised value before it weighs it
+    rms_norm  rms_norm: bf16 only; float32 inside; called with a weight of ones, because the law
+              rounds the normalised value before it weighs it
+
+A float32 model takes none of them: its tokens are held to the reference one by one.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def fused_experts(dtype: torch.dtype, hidden: int, width: int) -> tuple[ModuleTy
     return (_kernels, _isa) if _kernels is not None and _isa is not None and fits else None
 
 
-def fused_norm(width: int) -> ModuleType | None:
-    """The kernels if they hold a `rms_norm` for this width."""
-    fits = _kernels is not None and hasattr(torch.ops._C, "rms_norm") and width % TILE == 0
-    return _kernels if fits else None
+def fused_norm(dtype: torch.dtype, width: int) -> ModuleType | None:
+    """The kernels if they hold a `rms_norm` for this dtype and width."""
+    fits = dtype == torch.bfloat16 and width % TILE == 0
+    return _kernels if fits and hasattr(torch.ops._C, "rms_norm") else None

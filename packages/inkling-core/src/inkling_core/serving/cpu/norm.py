@@ -18,7 +18,7 @@ from inkling_core.serving.cpu.kernels import fused_norm
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     """See `inkling_core.ops.rms_norm`: same arguments, same result."""
-    kernels = fused_norm(x.shape[-1])
+    kernels = fused_norm(x.dtype, x.shape[-1])
     if kernels is None:
         normed = F.rms_norm(x, (x.shape[-1],), None, eps)
     else:
