@@ -85,7 +85,7 @@ def main(run_path: str, out_path: str) -> None:
 
     llm = LLM(model=run["model"], worker_extension_cls="count_ops.Counting", **run["engine"])
     llm.collective_rpc("start_counting")
-    params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True, detokenize=False)
+    params = SamplingParams(temperature=0.0, max_tokens=3, ignore_eos=True, detokenize=False)
     prompts = [{"prompt_token_ids": ids} for ids in run["prompts"]]
     llm.generate(prompts, params, use_tqdm=False)
     Path(out_path).write_text(json.dumps({"ranks": llm.collective_rpc("last_step")}))
