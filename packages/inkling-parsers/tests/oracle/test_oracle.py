@@ -199,7 +199,7 @@ def test_payloads_wrong_in_one_place_are_refused_alike(oracle: Any) -> None:
         is_decided = theirs == "JsonSyntaxError" and holds_infinity(ours)
         assert is_decided or same_messages(ours, theirs), (payload, ours, theirs)
     assert kinds["JsonSyntaxError"] > 1000 and kinds["JsonIncompleteError"] > 1000
-    assert kinds["messages"] > 500
+    assert kinds["messages"] > 200
 
 
 def test_damaged_structure_is_read_or_refused_alike(oracle: Any, transcripts: Any) -> None:
