@@ -18,7 +18,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-INTERPRETED: bool = triton.knobs.runtime.interpret
+INTERPRETED: bool = triton.knobs.runtime.interpret  # type: ignore[attr-defined]  # a lazy module
 """Whether TRITON_INTERPRET=1 was set when this module was imported: kernels run on the host."""
 
 

@@ -4,6 +4,10 @@ Not kernels: device functions, so that an op and its fused form share one body. 
 `dtype` says where the law rounds to the model's dtype on the way.
 """
 
+# Kernel bodies are Triton's language, which Python's types do not describe.
+# pyright: reportCallIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
+
 import triton.language as tl
 
 from inkling_cuda_ref.storage import device, rounded

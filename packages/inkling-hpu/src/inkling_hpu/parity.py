@@ -42,7 +42,7 @@ class HpuRunner(OpsRunner):
         if op not in ("short_conv", "qkvr_prep"):
             return super().call(op, arguments)
         starts = arguments["starts"]
-        parts = [
+        parts: list[Any] = [  # of tensors, or of tuples of them
             super(HpuRunner, self).call(op, _of_request(arguments, q, start, end))
             for q, (start, end) in enumerate(itertools.pairwise(starts))
         ]
@@ -82,15 +82,16 @@ class HpuRunner(OpsRunner):
     ) -> HpuStep:
         """One request: a decode step for one token, else a prefill."""
         blocks = -(-context // block_size)
-        shared = {"num_rows": 1, "block_size": block_size, "pad_block": pad_block}
         if length == 1:
             return build_decode(
                 [context],
                 [table],
                 num_blocks=context // block_size + 1,
                 window=window or block_size,
+                num_rows=1,
+                block_size=block_size,
+                pad_block=pad_block,
                 device=self.device,
-                **shared,
             )
         return build_prefill(
             [length],
@@ -98,8 +99,10 @@ class HpuRunner(OpsRunner):
             [table],
             row_length=length,
             num_context_blocks=blocks,
+            num_rows=1,
+            block_size=block_size,
+            pad_block=pad_block,
             device=self.device,
-            **shared,
         )
 
     def model_logits(self, case: OpCase, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -106,7 +106,7 @@ def _named_id(path: Path, entry: Any) -> tuple[str, int]:
     """Name and id of one added token."""
     if isinstance(entry, dict):
         name, token = entry.get("content"), entry.get("id")
-        if isinstance(name, str) and is_int(token) and token >= 0:
+        if isinstance(name, str) and isinstance(token, int) and is_int(token) and token >= 0:
             return name, token
     raise _fail(
         path.name, entry, "is no added token", "an entry has a `content` (text) and an `id` (>= 0)"

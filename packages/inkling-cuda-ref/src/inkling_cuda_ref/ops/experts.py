@@ -7,6 +7,10 @@ Not the router. Three launches, the same for both kinds, told apart by where the
     out    = sum of a token's K rows  [T, D]   float32, rounded once
 """
 
+# Kernel bodies are Triton's language, which Python's types do not describe.
+# pyright: reportCallIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
+
 import torch
 import triton
 import triton.language as tl

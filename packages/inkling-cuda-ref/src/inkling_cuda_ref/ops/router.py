@@ -4,6 +4,10 @@ Not the experts. A program scores all experts for some tokens in float32, then t
 after the other: the maximum of score + bias, and among equals the lowest index.
 """
 
+# Kernel bodies are Triton's language, which Python's types do not describe.
+# pyright: reportCallIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
+
 import torch
 import triton
 import triton.language as tl

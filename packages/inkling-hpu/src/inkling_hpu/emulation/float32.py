@@ -58,7 +58,7 @@ def keep_the_model_s_dtype(module: Any) -> None:
         model = vllm_config.model_config
         wanted = None if model is None else model.dtype
         checked(cls, vllm_config)
-        if wanted is torch.float32:
+        if model is not None and wanted is torch.float32:
             model.dtype = wanted
 
     platform.check_and_update_config = classmethod(keep_float32)
