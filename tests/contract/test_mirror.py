@@ -29,12 +29,15 @@ GAPS: dict[tuple[str, str], str] = {}  # (back end, concept) -> why it is absent
 
 
 def functions(path: Path) -> dict[str, str]:
-    """Public function -> its signature as written, defaults and annotations included."""
-    tree = ast.parse(path.read_text())
+    """Public function -> its signature as written, defaults and annotations included.
+
+    Public is what the `ops` folder exports; a part lent to back ends is no op.
+    """
+    exported = path.with_name("__init__.py").read_text()
     return {
         node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns or NOTHING)}"
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and f'"{node.name}"' in exported
     }
 
 

@@ -9,7 +9,7 @@ Not the projections (layers own them) and not attention. In order:
     tau(p) = 1 + alpha * ln(max((p + 1) / n_floor, 1))
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -64,15 +64,37 @@ def qkvr_prep(
     Returns:
         `q_TNH, k_TGH, v_TGH, rel_TNR`, all in the dtype of the projections.
     """
+    return prepared_by(
+        rms_norm, short_conv, q_TC, k_TC, v_TC, r_TC, weights,
+        k_history_QJC, v_history_QJC, starts, tau_T, eps,
+    )  # fmt: skip
+
+
+def prepared_by(
+    norm: Callable[[Tensor, Tensor, float], Tensor],
+    conv: Callable[[Tensor, Tensor, Tensor, Sequence[int]], Tensor],
+    q_TC: Tensor,
+    k_TC: Tensor,
+    v_TC: Tensor,
+    r_TC: Tensor,
+    weights: QkvrWeights,
+    k_history_QJC: Tensor,
+    v_history_QJC: Tensor,
+    starts: Sequence[int],
+    tau_T: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The steps of `qkvr_prep` with a given `rms_norm` and `short_conv`: for back ends that fuse
+    neither, so that the order of steps stands once. Arguments and result: see there."""
     head_dim, rel_dim = weights.q_norm_H.shape[0], weights.rel_proj_UR.shape[0]
-    k_TC = short_conv(k_TC, k_history_QJC, weights.k_conv_CW, starts)
-    v_TC = short_conv(v_TC, v_history_QJC, weights.v_conv_CW, starts)
-    q_TNH = rms_norm(q_TC.unflatten(-1, (-1, head_dim)), weights.q_norm_H, eps)
-    k_TGH = rms_norm(k_TC.unflatten(-1, (-1, head_dim)), weights.k_norm_H, eps)
+    k_TC = conv(k_TC, k_history_QJC, weights.k_conv_CW, starts)
+    v_TC = conv(v_TC, v_history_QJC, weights.v_conv_CW, starts)
+    q_TNH = norm(q_TC.unflatten(-1, (-1, head_dim)), weights.q_norm_H, eps)
+    k_TGH = norm(k_TC.unflatten(-1, (-1, head_dim)), weights.k_norm_H, eps)
     v_TGH = v_TC.unflatten(-1, (-1, head_dim))
     rel_TNR = r_TC.unflatten(-1, (-1, rel_dim)) @ weights.rel_proj_UR
     if tau_T is not None:
         tau_T11 = tau_T[:, None, None]
-        q_TNH = (q_TNH.float() * tau_T11).to(q_TNH.dtype)
-        rel_TNR = (rel_TNR.float() * tau_T11).to(rel_TNR.dtype)
+        q_TNH = (q_TNH * tau_T11).to(q_TNH.dtype)  # tau makes the product float32
+        rel_TNR = (rel_TNR * tau_T11).to(rel_TNR.dtype)
     return q_TNH, k_TGH, v_TGH, rel_TNR

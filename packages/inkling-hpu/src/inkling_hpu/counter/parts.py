@@ -26,6 +26,7 @@ PARTS: Mapping[str, str | Mapping[str, str]] = {
     "inkling_core.layers.mlp": "dense MLP",
     "inkling_core.layers.moe": "experts",
     "inkling_core.model": {"embed_tokens": "embedding", "forward": NORMS, "logits": "head"},
+    "inkling_core.ops.qkvr_prep": {"prepared_by": "relative logits and tau"},
     "inkling_hpu.bias": {"table": "bias", "tail": "index math", "columns": "index math"},
     "inkling_hpu.carriers": "index math",
     "inkling_hpu.conv_rows": "conv",
@@ -40,7 +41,6 @@ PARTS: Mapping[str, str | Mapping[str, str]] = {
     "inkling_hpu.kv_cache": "kv write",
     "inkling_hpu.ops.experts": "experts",
     "inkling_hpu.ops.norm": NORMS,
-    "inkling_hpu.ops.qkvr_prep": "relative logits and tau",
     "inkling_hpu.ops.router": "router",
     "inkling_hpu.ops.short_conv": "conv",
 }

@@ -1,8 +1,7 @@
 """Attention inputs from raw projections, with this folder's norm and convolution.
 
-Law: `inkling_core.ops.qkvr_prep`, whose order of steps this keeps. Not fused; what it saves is the
-loop over requests inside the convolutions and, on global layers, the scaling of relative logits
-where every position is below the floor.
+Law: `inkling_core.ops.qkvr_prep`. Not fused; what it saves is the loop over requests inside the
+convolutions and, on global layers, the scaling where every position is below the floor.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from inkling_core.ops import QkvrWeights
+from inkling_core.ops.qkvr_prep import QkvrWeights, prepared_by
 from inkling_core.serving.cpu.norm import rms_norm
 from inkling_core.serving.cpu.short_conv import short_conv
 
@@ -29,14 +28,9 @@ def qkvr_prep(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `inkling_core.ops.qkvr_prep`: same arguments, same result."""
-    head_dim, rel_dim = weights.q_norm_H.shape[0], weights.rel_proj_UR.shape[0]
-    k_TC = short_conv(k_TC, k_history_QJC, weights.k_conv_CW, starts)
-    v_TC = short_conv(v_TC, v_history_QJC, weights.v_conv_CW, starts)
-    q_TNH = rms_norm(q_TC.unflatten(-1, (-1, head_dim)), weights.q_norm_H, eps)
-    k_TGH = rms_norm(k_TC.unflatten(-1, (-1, head_dim)), weights.k_norm_H, eps)
-    rel_TNR = r_TC.unflatten(-1, (-1, rel_dim)) @ weights.rel_proj_UR
-    if tau_T is not None and bool((tau_T != 1).any()):
-        tau_T11 = tau_T[:, None, None]
-        q_TNH = (q_TNH.float() * tau_T11).to(q_TNH.dtype)
-        rel_TNR = (rel_TNR.float() * tau_T11).to(rel_TNR.dtype)
-    return q_TNH, k_TGH, v_TC.unflatten(-1, (-1, head_dim)), rel_TNR
+    if tau_T is not None and bool((tau_T == 1).all()):
+        tau_T = None
+    return prepared_by(
+        rms_norm, short_conv, q_TC, k_TC, v_TC, r_TC, weights,
+        k_history_QJC, v_history_QJC, starts, tau_T, eps,
+    )  # fmt: skip
