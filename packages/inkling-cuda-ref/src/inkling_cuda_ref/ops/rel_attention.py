@@ -88,37 +88,13 @@ def _added(score, v, top, total, acc, dtype: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def _attend_kernel(
-    q_ptr,
-    rel_ptr,
-    keys_ptr,
-    values_ptr,
-    table_ptr,
-    items_ptr,
-    requests_ptr,
-    out_ptr,
-    top_ptr,
-    total_ptr,
-    heads,
-    group,
-    width,
-    extent,
-    window,
-    scale,
-    table_width,
-    block_size,
-    k_block_stride,
-    k_slot_stride,
-    k_head_stride,
-    v_block_stride,
-    v_slot_stride,
-    v_head_stride,
-    WINDOWED: tl.constexpr,
-    PARTIAL: tl.constexpr,
-    ROWS: tl.constexpr,
-    KEYS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WIDE: tl.constexpr,
-):
+    q_ptr, rel_ptr, keys_ptr, values_ptr, table_ptr, items_ptr, requests_ptr,
+    out_ptr, top_ptr, total_ptr,
+    heads, group, width, extent, window, scale, table_width, block_size,
+    k_block_stride, k_slot_stride, k_head_stride, v_block_stride, v_slot_stride, v_head_stride,
+    WINDOWED: tl.constexpr, PARTIAL: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr,
+    COLUMNS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
     dtype: tl.constexpr = q_ptr.dtype.element_ty
     item, kv_head = tl.program_id(0), tl.program_id(1)
     request, first_row = tl.load(items_ptr + item * 4), tl.load(items_ptr + item * 4 + 1)
