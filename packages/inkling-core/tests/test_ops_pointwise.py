@@ -72,12 +72,13 @@ def test_short_conv_leaves_padding_rows_at_zero():
 @DTYPES
 @pytest.mark.parametrize("tokens", [1, 5, 63])
 def test_experts(tokens, dtype, poisoned_empty):
-    num, width, hidden, chosen = 5, 6, 8, 2
+    num, width, hidden, chosen = 5, 37, 65, 2
     x = random(tokens, hidden, dtype=dtype)
-    w13 = random(num, 2 * width, hidden, dtype=dtype, seed=1) / 3
-    w2 = random(num, hidden, width, dtype=dtype, seed=2) / 3
+    w13 = random(num, 2 * width, hidden, dtype=dtype, seed=1) / hidden**0.5
+    w2 = random(num, hidden, width, dtype=dtype, seed=2) / width**0.5
     weights = random(tokens, chosen, dtype=dtype, seed=3)
-    ids = torch.stack([torch.randperm(num)[:chosen] for _ in range(tokens)])
+    draw = torch.Generator().manual_seed(4)
+    ids = torch.stack([torch.randperm(num, generator=draw)[:chosen] for _ in range(tokens)])
     expected = torch.zeros(tokens, hidden, dtype=torch.float64)
     for t in range(tokens):
         for j, e in enumerate(ids[t].tolist()):
