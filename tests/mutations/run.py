@@ -45,7 +45,7 @@ else:  # the repository's tools run on 3.11; the message beats an ImportError
     sys.exit("tests/mutations/run.py needs Python 3.11 or newer (tomllib)")
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("packages", "tests", "conf", "pyproject.toml")
+COPIED = ("packages", "tests", "conf", "conftest.py", "pyproject.toml")
 TIMEOUT_S = 300
 
 
@@ -171,9 +171,9 @@ def try_mutation(tree: Path, mutation: Mutation) -> Outcome:
 
 
 def moved(detail: str) -> float:
-    """The difference that an assertion reports; infinite where it names none."""
+    """The difference that an assertion reports; 0 where it names none."""
     found = re.search(r"max abs difference (\S+)", detail)
-    return float(found.group(1)) if found else float("inf")
+    return float(found.group(1)) if found else 0.0
 
 
 def run_all(mutations: list[Mutation], jobs: int) -> list[Outcome]:
