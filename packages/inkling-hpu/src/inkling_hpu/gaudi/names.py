@@ -28,24 +28,13 @@ RUN_VERSIONS = ("0.26.0",)
 CARRIERS = (
     "load_indices_tensor",
     "store_indices_tensor",
-    "blocks_caching_range",
-    "mamba_chunks_to_block_mapping",
     "seqlens_offsets_for_blocks",
-    "padding_mask_flat",
-    "has_initial_states_p",
-    "last_chunk_indices_p",
-    "query_start_loc",
-    "query_start_loc_p",
+    "blocks_caching_range",
     "window_block_list",
-    "window_block_mapping",
-    "window_block_usage",
     "window_block_groups",
-    "chunked_block_list",
-    "chunked_block_usage",
-    "chunked_block_groups",
-    "chunked_block_mapping",
 )
-"""Metadata fields that a plain decoder leaves None and that survive trimming: ours ride there."""
+"""Metadata fields that a plain decoder leaves None and that survive trimming: ours ride there (see
+`inkling_hpu.carriers`)."""
 
 _METADATA = (
     "is_prompt",
