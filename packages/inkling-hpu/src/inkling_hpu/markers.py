@@ -35,8 +35,10 @@ NAMES = ("rms_norm", "moe", "fsdpa", "fsdpa_lse", "mm_f32", "all_gather", "all_r
 kernels: dict[str, Callable[..., Any]] = {}
 """Marker name -> device kernel with the marker's own arguments. Empty: the torch bodies run."""
 
-graph_break: Callable[[], None] = lambda: None  # noqa: E731 - a hook to be replaced, not a function
-"""Ends the graph that a lazy device is accumulating; does nothing elsewhere. See `end_graph`."""
+
+def graph_break() -> None:
+    """A hook, to be replaced: ends the graph that a lazy device is accumulating."""
+
 
 _SCHEMAS = {
     "rms_norm": "(Tensor x, Tensor? weight, float eps) -> Tensor",

@@ -18,7 +18,7 @@ from inkling_hpu import markers
 
 def pack_experts(w13_ECD: Tensor, w2_EDI: Tensor) -> tuple[Tensor, Tensor]:
     """See `inkling_core.ops.pack_experts`: `[E, 2, I, D]` and w2 as it is."""
-    return torch.stack([w13_ECD[:, 0::2], w13_ECD[:, 1::2]], dim=1), w2_EDI
+    return _packed(w13_ECD), w2_EDI
 
 
 def experts(
@@ -40,4 +40,4 @@ def shared_experts(x_TD: Tensor, gamma_TS: Tensor, w13_SCD: Tensor, w2_SDI: Tens
 
 def _packed(w13: Tensor) -> Tensor:
     """`[E, 2, I, D]` of either layout."""
-    return w13 if w13.dim() == 4 else pack_experts(w13, w13)[0]
+    return w13 if w13.dim() == 4 else torch.stack([w13[:, 0::2], w13[:, 1::2]], dim=1)
