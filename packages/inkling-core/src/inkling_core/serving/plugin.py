@@ -45,7 +45,7 @@ def register_models(model_path: str, *, over_back_ends: bool = True) -> None:
     """
     from vllm.model_executor.models.registry import ModelRegistry
 
-    from inkling_core.serving.hf_config import ARCHITECTURES
+    from inkling_core.serving.paths import ARCHITECTURES
 
     paths = {**dict.fromkeys(ARCHITECTURES, model_path), MTP_ARCHITECTURE: MTP_PATH}
     for name, path in paths.items():
