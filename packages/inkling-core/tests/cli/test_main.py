@@ -60,7 +60,7 @@ def test_a_mistake_is_told_in_one_line(line, message, capsys):
     assert "\ninkling " in "\n" + printed.err
 
 
-@pytest.mark.parametrize("line", ["doctor", "bench ops format=json"])
+@pytest.mark.parametrize("line", ["plan", "bench ops format=json"])
 def test_a_command_of_an_absent_package_says_what_to_install(line, monkeypatch, capsys):
     monkeypatch.setattr(cli, "from_packages", dict)
     monkeypatch.setattr(cli, "version", absent)
@@ -206,7 +206,7 @@ def far(tmp_path):
     (info / "entry_points.txt").write_text(
         textwrap.dedent("""\
             [inkling.commands]
-            doctor = inkling_far:main
+            observe = inkling_far:main
             far orbit = inkling_far:ORBIT
             [inkling.conf]
             far = inkling_far.conf
@@ -228,7 +228,7 @@ def far_runs(far, *lines):
 
 
 def test_other_packages_add_commands_and_config_groups(far):
-    lines = ("doctor a b=c", "serve profile=far --cfg job", "serve profile=fra")
+    lines = ("observe a b=c", "serve profile=far --cfg job", "serve profile=fra")
     done = far_runs(far, *lines)
     assert "far ['a', 'b=c']\n3\n" in done.stdout
     assert "max_num_seqs: 7\n" in done.stdout

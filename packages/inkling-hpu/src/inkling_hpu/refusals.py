@@ -76,14 +76,22 @@ class Deployment:
             "expert_parallel": bool(parallel.enable_expert_parallel),
             "num_blocks": cache.num_gpu_blocks_override,
             "kv_cache_dtype": cache.cache_dtype,
-            "quantization": _quantization(model.quantization, environ),
+            "quantization": model.quantization,
             "speculative": None if spec is None else str(spec.method),
             "kv_transfer": None if transfer is None else transfer.kv_connector,
             "lora": vllm_config.lora_config is not None,
+        }
+        return cls.of_values(environ, **{**values, **more})
+
+    @classmethod
+    def of_values(cls, environ: Mapping[str, str], **values: Any) -> Deployment:
+        """Plain values, and those that only the environment says; `values` win."""
+        variables = {
             "contiguous_pa": _is_on(environ, "VLLM_CONTIGUOUS_PA"),
             "input_reuse": _is_on(environ, INPUT_REUSE),
         }
-        return cls(**{**values, **more})
+        named = _quantization(values.pop("quantization", None), environ)
+        return cls(**{**variables, "quantization": named, **values})
 
 
 def refuse(config: InklingConfig, deployment: Deployment) -> None:

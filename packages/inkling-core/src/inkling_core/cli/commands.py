@@ -62,6 +62,19 @@ _ROWS = (
         ),
     ),
     Command(
+        "doctor",
+        "doctor",
+        "why a server would not start here, and what to do: versions, checkpoint, memory, port",
+        "inkling_core.doctor.settings:DoctorSettings",
+        "inkling_core.doctor.run:run",
+        (
+            "inkling doctor",
+            "inkling doctor checkpoint=DIR port=8100 format=json",
+            "inkling doctor device=gaudi -- --model DIR --tensor-parallel-size 8",
+        ),
+        text="arguments",
+    ),
+    Command(
         "generate",
         "generate",
         "one answer without a server",
@@ -146,7 +159,6 @@ BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
 # Commands that belong to a package that may be absent: name -> distribution.
 ELSEWHERE = {
     "bench ops": "inkling-hpu",
-    "doctor": "inkling-hpu",
     "plan": "inkling-hpu",
     "parsers": "inkling-parsers",
 }

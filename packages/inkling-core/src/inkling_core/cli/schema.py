@@ -40,11 +40,13 @@ def field_names(settings: type) -> list[str]:
 
 
 def field_help(settings: type) -> dict[str, str]:
-    """Field name -> explanation, from the `name: text` paragraphs of the class docstring."""
+    """Field name -> explanation, from the `name: text` paragraphs of the class docstring, and of
+    the settings class that it derives from, if any."""
     names = field_names(settings)
     found: dict[str, str] = {}
     current: list[str] = []
-    for line in textwrap.dedent(settings.__doc__ or "").splitlines():
+    texts = [kind.__doc__ or "" for kind in reversed(settings.__mro__[:-1])]
+    for line in [line for text in texts for line in ["", *textwrap.dedent(text).splitlines()]]:
         head, colon, text = line.strip().partition(":")
         listed = re.split(r",\s*", head)
         if colon and all(name in names for name in listed):

@@ -14,11 +14,14 @@ import signal
 from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inkling_core.embedded import EMBEDDED, checkpoint_folder
 from inkling_core.serving.launch import CPU, Launch, launch_of
 from inkling_core.serving.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from inkling_core.config import InklingConfig
 
 MIB = 2**20
 ENGINE_VARIABLES = {
@@ -46,15 +49,27 @@ def resolve(settings: ServeSettings) -> ServeSettings:
     Raises FileNotFoundError: no such folder. ValueError: it is no valid checkpoint (every problem
     listed), max_model_len is beyond its limit, or the pool cannot hold one request of that length.
     """
-    import torch
-
     from inkling_core.config import InklingConfig
-    from inkling_core.serving.plan import check_pool, conv_row_dtype, page_layout
     from inkling_core.weights import validate
 
     folder = checkpoint_folder(settings.checkpoint)
     config = InklingConfig.from_checkpoint(folder)
     validate(folder, config)
+    return fit(settings, folder, config, launch_of(settings.backend))
+
+
+def fit(
+    settings: ServeSettings, folder: Path, config: InklingConfig, launch: Launch = CPU
+) -> ServeSettings:
+    """The settings for this checkpoint, complete.
+
+    Raises ValueError: max_model_len is beyond the checkpoint's limit, a size does not divide, or
+    the pool cannot hold one request of that length.
+    """
+    import torch
+
+    from inkling_core.serving.plan import check_pool, conv_row_dtype, page_layout
+
     limit = config.max_position_embeddings
     max_model_len = limit if settings.max_model_len is None else settings.max_model_len
     if max_model_len > limit:
@@ -63,7 +78,6 @@ def resolve(settings: ServeSettings) -> ServeSettings:
             f"of {limit}: lower it"
         )
     auto = settings.dtype == "auto"
-    launch = launch_of(settings.backend)
     dtype = served_dtype(folder, config.dtype, launch) if auto else settings.dtype
     kv_dtype = getattr(torch, dtype)
     layout = page_layout(
