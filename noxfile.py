@@ -84,6 +84,14 @@ def contract(session: nox.Session) -> None:
     shared(session, "serve", "contract", "tests/contract", "-n", "2")
 
 
+@nox.session(tags=["ci"])
+def docs(session: nox.Session) -> None:
+    """The documentation site into build/site: links, anchors, menus; nothing from the network."""
+    session.install("mkdocs-material>=9.8,<10")  # mkdocs.yml says why this one, and what is next
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})  # an advert
+    session.run("python", "tests/site_offline.py", "build/site")
+
+
 # ---- heavy ones: minutes each ------------------------------------------------------------------
 
 

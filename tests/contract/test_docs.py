@@ -1,23 +1,24 @@
 """What the documents tell people to type works, and what they point at exists.
 
-Python blocks run. Command lines of ours are composed (`--cfg job`), not carried out; of other
-programs, the part that names something in this repository is checked.
+Python blocks run, console blocks are carried out (`tests/documents.py`). Other command lines of
+ours are composed (`--cfg job`); of other programs, the part that names something in this repository
+is checked.
 """
 
 import doctest
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 from inkling_core.cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("packages/*/README.md"), *ROOT.glob("docs/**/*.md")]
-)
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # documents.py
+import documents
+from documents import BLOCK, DOCUMENTS, ROOT, label
+
 CORE = ROOT / "packages" / "inkling-core"
 PARSERS = ROOT / "packages" / "inkling-parsers" / "src" / "inkling_parsers"
 HPU = (HPU_SOURCE := ROOT / "packages" / "inkling-hpu" / "src", HPU_SOURCE / "inkling_hpu")
@@ -26,23 +27,28 @@ SESSIONS = [path for path in DOCUMENTS if ">>> " in path.read_text()]
 
 def blocks(*languages):
     for path in DOCUMENTS:
-        for number, (language, text) in enumerate(BLOCK.findall(path.read_text())):
-            if language in languages:
-                yield pytest.param(text, id=f"{path.relative_to(ROOT)}-{number}")
+        for number, block in enumerate(documents.blocks(path)):
+            if block.language in languages:
+                yield pytest.param(block.text, id=f"{label(path)}-{number}")
 
 
 def command_lines():
-    for block in blocks("bash", "console", "sh"):
+    for block in blocks("bash", "sh"):
         for line in block.values[0].splitlines():
             words = shlex.split(line, comments=True)
             if words:
                 yield pytest.param(words, id=f"{block.id}: {' '.join(words)}"[:120])
 
 
-@pytest.mark.parametrize("path", SESSIONS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", SESSIONS, ids=label)
 def test_an_interactive_session_prints_what_it_shows(path):
     result = doctest.testfile(str(path), module_relative=False)
     assert result.attempted > 0 and result.failed == 0
+
+
+@pytest.mark.parametrize("path", documents.sessions(server=False), ids=label)
+def test_a_console_session_prints_what_it_shows(path, tmp_path):
+    documents.carry_out(path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,8 @@ def test_a_command_line_is_real(words, capsys):
         assert main([*rest, *flags]) == 0, capsys.readouterr().err
     elif program == "nox":
         source = (ROOT / "noxfile.py").read_text()
-        for name in [word for word in rest if not word.startswith("-")]:
+        ours = rest[: rest.index("--")] if "--" in rest else rest  # behind it: the session's own
+        for name in [word for word in ours if not word.startswith("-")]:
             assert f"def {name.partition('(')[0]}(" in source
     elif rest[:1] == ["bootstrap.py"]:
         assert f'add_parser("{rest[1]}"' in (ROOT / "bootstrap.py").read_text()
@@ -70,7 +77,7 @@ def test_a_command_line_is_real(words, capsys):
                 assert (ROOT / word.partition("[")[0]).exists(), f"{word} is not there"
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", DOCUMENTS, ids=label)
 def test_files_that_a_document_names_exist(path):
     text = BLOCK.sub("", path.read_text())
     named = set(re.findall(r"`([\w./-]+/[\w-]+\.(?:py|toml|yaml|json|md))`", text))

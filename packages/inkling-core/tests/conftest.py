@@ -1,7 +1,12 @@
 """Shared fixtures of the core tests."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # op_inputs, under pytest's importlib mode
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from inkling_core.embedded import EMBEDDED
 from inkling_core.serving.settings import ServeSettings
 
 START_SECONDS = 2400  # 35 to 80 s on an idle machine; a crowded one has taken 20 minutes
@@ -179,3 +180,14 @@ def tiny_server(start: Callable[..., Server], tiny_folder: Path) -> Server:
     return start(
         checkpoint=str(tiny_folder), served_model_name="tiny", port=8113, **UNDER_LOAD
     ).wait_ready()
+
+
+NANO_CHUNK = 256  # tokens per step of the server of the embedded model
+
+
+@pytest.fixture(scope="session")
+def nano_server(start: Callable[..., Server]) -> Server:
+    """One server of the embedded model."""
+    if not (EMBEDDED / "config.json").is_file():
+        pytest.skip("NO NANO TESTS: the embedded checkpoint is not in this tree")
+    return start(port=8118, max_model_len=4096, max_num_batched_tokens=NANO_CHUNK).wait_ready()

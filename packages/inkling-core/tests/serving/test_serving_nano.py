@@ -32,15 +32,8 @@ from inkling_core.nano.faults import FAULTS
 
 CASES = int(os.environ.get("INKLING_HELDOUT_CASES", "12"))
 LONGEST_ANSWER = 160
-CHUNK = 256
+CHUNK = 256  # as in conftest.py
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def nano_server(start: Any) -> Any:
-    if not (EMBEDDED / "config.json").is_file():
-        pytest.skip("NO NANO TESTS: the embedded checkpoint is not in this tree")
-    return start(port=8118, max_model_len=4096, max_num_batched_tokens=CHUNK).wait_ready()
 
 
 def ask(server: Any, prompt: list[int]) -> list[int]:
