@@ -33,7 +33,12 @@ CORE_TESTS = "packages/inkling-core/tests"
 SERVER_TESTS = f"{CORE_TESTS}/serving"
 PARSER_TESTS = "packages/inkling-parsers/tests"
 WALKS = f"{PARSER_TESTS}/test_structural_tag_walks.py"
-BESIDE = ("config", "nano_transformers", "weights_tiny")  # core tests beside transformers
+BESIDE = (
+    "config",
+    "nano_transformers",
+    "weights_experts",
+    "weights_tiny",
+)  # core tests beside transformers
 # Tests that need more than the package alone; each has a session of its own below.
 ELSEWHERE = (SERVER_TESTS, f"{PARSER_TESTS}/adapters", f"{PARSER_TESTS}/oracle", WALKS)
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")

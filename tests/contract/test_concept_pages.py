@@ -71,7 +71,9 @@ def test_a_page_names_every_file_of_its_concept(concept):
 @pytest.mark.parametrize("concept", [*CONCEPTS, *CONTRACTS])
 def test_tests_and_mutations_that_a_page_names_exist(concept):
     last_cells = "\n".join(re.findall(r"^\|.*\|(.*)\|$", text_of(concept), re.MULTILINE))
-    named = set(re.findall(r"`(test_\w+|[a-z]+(?:-[a-z0-9]+)+)`", last_cells)) - {"tml-renderers"}
+    named = set(re.findall(r"`(test_\w+|[a-z0-9]+(?:-[a-z0-9]+)+)`", last_cells)) - {
+        "tml-renderers"
+    }
     assert named or concept == "parity"
     missing = {name for name in named if name not in MUTATIONS and f"def {name}(" not in TESTS}
     assert not missing

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # op_inputs, under pytest's importlib mode
+sys.path.insert(0, str(Path(__file__).parent))  # op_inputs, block_oracle: importlib mode
 
 
 @pytest.fixture

@@ -57,6 +57,10 @@ def test_contradicting_secret_is_not_shown():
         ({"port": 0}, "port=0 must lie in 1..65535"),
         ({"block_size": 0}, "block_size=0 must be >= 1"),
         ({"max_model_len": 0}, "max_model_len=0 must be >= 1"),
+        (
+            {"pack_experts": True, "backend": "hpu_emulated"},
+            "pack_experts=true needs backend=cpu or reference: the kernel of hpu_emulated wants",
+        ),
         ({"max_num_seqs": 600}, "max_num_batched_tokens=512 is below max_num_seqs=600"),
     ],
 )

@@ -274,7 +274,7 @@ def test_quantised_tensors_are_named_so(single: Path) -> None:
 
     edit(single / SINGLE, change)
     (found,) = problems(single)
-    assert "quantised weights are not read yet" in found
+    assert "scales are read beside MXFP8 (F8_E4M3) or NVFP4 (U8) codes" in found
 
 
 def test_long_lists_are_complete_in_problems_and_counted_in_the_message(single: Path) -> None:

@@ -46,12 +46,41 @@ def test_bytes_per_card_are_those_loaded(tmp_path: Path, dtype: torch.dtype, siz
         assert sum(one.nbytes for one in tensors.values()) == info.card_bytes[size]
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("build", ["mxfp8", "nvfp4_mxfp8"])
+def test_bytes_of_block_formats_are_those_loaded_and_on_disk(
+    tmp_path: Path, build: str, size: int
+) -> None:
+    wide = {"moe_intermediate_size": 64}
+    config = make_tiny(tmp_path / "t", wide, dtype=torch.bfloat16, build=build)
+    info = checkpoint_info(tmp_path / "t")
+    assert list(info.card_bytes) == list(info.packed_card_bytes) == [1, 2]  # 4 cuts a block
+    for packed, expected in ((False, info.card_bytes), (True, info.packed_card_bytes)):
+        for rank in range(size):
+            tensors = load(
+                tmp_path / "t",
+                config,
+                dtype=torch.bfloat16,
+                tp_rank=rank,
+                tp_size=size,
+                progress="off",
+                pack_experts=packed,
+            )
+            assert sum(one.nbytes for one in tensors.values()) == expected[size]
+    assert info.disk_bytes == data_bytes(tmp_path / "t" / "model.safetensors")
+    assert checkpoint_info(config, build=build).parts == info.parts
+    assert checkpoint_info(config).disk_bytes > info.disk_bytes
+
+
+def data_bytes(path: Path) -> int:
+    with path.open("rb") as file:
+        return path.stat().st_size - 8 - int.from_bytes(file.read(8), "little")
+
+
 def test_disk_bytes_are_those_of_the_files(tmp_path: Path) -> None:
     make_tiny(tmp_path / "t", dtype=torch.bfloat16)
     path = tmp_path / "t" / "model.safetensors"
-    with path.open("rb") as file:
-        header = 8 + int.from_bytes(file.read(8), "little")
-    assert checkpoint_info(tmp_path / "t").disk_bytes == path.stat().st_size - header
+    assert checkpoint_info(tmp_path / "t").disk_bytes == data_bytes(path)
 
 
 def test_a_folder_with_broken_weights_is_refused(tmp_path: Path) -> None:
@@ -96,6 +125,20 @@ def test_printed_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_size_that_cannot_be_cut() -> None:
     with pytest.raises(ValueError, match="tensor_parallel=3: usable sizes are 1, 2, 4, 8"):
         run(settings(tensor_parallel=3))
+
+
+def test_a_build_of_a_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(settings(build="mxfp8", format="json")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    (experts,) = (part for part in printed["parts"] if part["part"] == "routed_experts")
+    assert experts["disk_bytes"] * 32 == experts["parameters"] * 33
+    assert printed["card_bytes"]["8"] == checkpoint_info("inkling_small").card_bytes[8]
+
+
+def test_a_build_given_for_files_that_say_it(tmp_path: Path) -> None:
+    make_tiny(tmp_path / "t", build="mxfp8")
+    with pytest.raises(ValueError, match=r"build=mxfp8: the files of .* say what they are"):
+        checkpoint_info(tmp_path / "t", build="mxfp8")
 
 
 def test_a_preset_with_a_typo() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from resident_memory import measure
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
@@ -144,45 +143,6 @@ def test_a_checkpoint_without_mtp_and_towers_loads(tmp_path: Path) -> None:
     assert len(load(tmp_path / "t", config, progress="off")) == len(list(text_tensors(config)))
 
 
-MEMORY = """
-import sys, threading, time
-import torch
-from inkling_core.config import InklingConfig
-from inkling_core.weights import load, stream
-
-def resident():  # bytes of anonymous memory: mapped file pages are the page cache's
-    fields = open("/proc/self/statm").read().split()
-    return (int(fields[1]) - int(fields[2])) * 4096
-
-folder, mode = sys.argv[1:]
-config = InklingConfig.from_checkpoint(folder)
-torch.randn(8, 8) @ torch.randn(8, 8)
-for _ in stream(folder, config, dtype=torch.float32, progress="off"):
-    break  # first-use costs of the libraries are paid
-peak, stop = 0, False
-base = resident()
-def watch():
-    global peak
-    while not stop:
-        peak = max(peak, resident())
-        time.sleep(0.0005)
-watcher = threading.Thread(target=watch)
-watcher.start()
-largest = total = 0
-if mode == "load":
-    total = sum(one.nbytes for one in load(folder, config, dtype=torch.float32).values())
-else:
-    for _, tensor in stream(folder, config, dtype=torch.float32, progress="off"):
-        largest = max(largest, tensor.nbytes)
-        total += tensor.nbytes
-        peak = max(peak, resident())
-        del tensor
-stop = True
-watcher.join()
-print(peak - base, largest, total)
-"""
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="measures memory through /proc")
 def test_extra_memory_is_one_tensor(tmp_path: Path) -> None:
     """Streaming 24 layers (bf16 file, float32 tensors) never holds more than one tensor.
@@ -196,21 +156,9 @@ def test_extra_memory_is_one_tensor(tmp_path: Path) -> None:
         shards=3,
     )
 
-    def measure(mode: str) -> tuple[int, int, int]:
-        run = subprocess.run(
-            [sys.executable, "-c", MEMORY, str(tmp_path / "t"), mode],
-            capture_output=True,
-            text=True,
-            check=True,
-            # freed blocks go back at once, so that what is measured is what is held
-            env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1"},
-        )
-        extra, largest, total = map(int, run.stdout.split())
-        return extra, largest, total
-
-    extra, largest, total = measure("stream")
+    extra, largest, total = measure(tmp_path / "t", "stream", "float32")
     assert total > 25 * largest
     slack = 2 * 1024 * 1024  # the allocator's own
     assert extra <= largest + slack, (extra, largest, total)
-    held, _, total = measure("load")
+    held, _, total = measure(tmp_path / "t", "load", "float32")
     assert total - slack <= held <= total + largest + slack

@@ -21,6 +21,7 @@ def load_decoder(
     tp: TensorParallel = SINGLE,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
+    pack_experts: bool = False,
 ) -> Decoder:
     """The decoder of a folder in the published format.
 
@@ -30,12 +31,16 @@ def load_decoder(
         tp: this rank and its collectives.
         dtype: of activations and large weights.
         device: where weights and caches live and the ops run; the cpu by default.
+        pack_experts: keep experts that are stored in MXFP8 or NVFP4 as stored and decode them one
+            by one when used: less memory, more work per step, the same values.
 
     Raises:
         ConfigError, CheckpointError: everything that is wrong with the folder.
     """
     config = InklingConfig.from_checkpoint(directory)
-    weights = load(directory, config, dtype=dtype, tp_rank=tp.rank, tp_size=tp.size)
+    weights = load(
+        directory, config, dtype=dtype, tp_rank=tp.rank, tp_size=tp.size, pack_experts=pack_experts
+    )
     decoder = Decoder(config, backend, tp, dtype, device)
     return decoder.load_weights((name, w.to(decoder.device)) for name, w in weights.items())
 

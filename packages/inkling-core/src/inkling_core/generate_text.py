@@ -86,7 +86,8 @@ def run(settings: GenerateSettings) -> int:
             f"the prompt has {len(prompt)} tokens and max_tokens={settings.max_tokens} are asked "
             f"for, together {longest}; the checkpoint's context is {limit}: lower max_tokens"
         )
-    decoder = load_decoder(folder, dtype=dtype_of(settings.dtype, config))
+    dtype = dtype_of(settings.dtype, config)
+    decoder = load_decoder(folder, dtype=dtype, pack_experts=settings.pack_experts)
     generator = TokenGenerator(decoder, len(prompt) + settings.max_tokens)
     stop_ids = () if settings.ignore_stop else text.special.stop_ids
     parser = text.parser(prompt)

@@ -16,8 +16,9 @@ from inkling_core.backend import REFERENCE, Backend, OpContext
 from inkling_core.config import InklingConfig
 from inkling_core.layers.context import Caches, StepContext
 from inkling_core.layers.decoder_layer import DecoderLayer
-from inkling_core.layers.linear import Weight, frozen
+from inkling_core.layers.linear import Weight, put
 from inkling_core.layers.moe import MoE
+from inkling_core.packed_experts import PackedExperts
 from inkling_core.parallel import SINGLE, TensorParallel
 from inkling_core.step import PackedStep
 
@@ -58,8 +59,10 @@ class Decoder(nn.Module):
         self.norm = Weight(config.hidden_size, dtype=dtype)
         self.unembed = Weight(rows, config.hidden_size, dtype=dtype)
 
-    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> "Decoder":
+    def load_weights(self, weights: Iterable[tuple[str, Tensor | PackedExperts]]) -> "Decoder":
         """Puts this rank's tensors in place, one at a time, without copying.
+
+        Experts may come packed: their layers decode them one by one and run the reference op.
 
         Raises:
             ValueError: an unknown name, a shape that is not this rank's, or a name left without
@@ -77,7 +80,7 @@ class Decoder(nn.Module):
                 )
             else:
                 owner, _, leaf = name.rpartition(".")
-                setattr(self.get_submodule(owner), leaf, frozen(tensor.to(parameter.dtype)))
+                put(self.get_submodule(owner), leaf, tensor.to(parameter.dtype))
         problems += [f"{name}: missing" for name in expected]
         if problems:
             raise ValueError("weights do not fit the decoder:\n  " + "\n  ".join(problems))

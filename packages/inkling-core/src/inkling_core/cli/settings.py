@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from inkling_core.config.presets import BUILDS
 from inkling_core.naming import suggestion
 
 REQUIRED = "???"  # OmegaConf's marker for a value that the user has to give
@@ -30,6 +31,8 @@ class GenerateSettings:
     effort: thinking effort, none, minimal, low, medium, high, xhigh, max or a number in 0..0.99;
     null leaves it out.
     ignore_stop: go on after a stop token (for timing).
+    pack_experts: keep experts that are stored in MXFP8 or NVFP4 as stored and decode them one by
+    one when used; less memory, more work per token, the same values.
     """
 
     prompt: str = REQUIRED
@@ -38,6 +41,7 @@ class GenerateSettings:
     max_tokens: int = 256
     effort: str | None = "high"
     ignore_stop: bool = False
+    pack_experts: bool = False
 
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES)
@@ -138,16 +142,20 @@ class CheckpointInfoSettings:
     inkling_small).
     tensor_parallel: number of cards that the bytes per card are given for.
     tensors: list each tensor with its shape, dtype and rule.
+    build: what the routed experts of a preset or a config.json are stored in, bf16, mxfp8, or
+    nvfp4_mxfp8 with MXFP8 in the last sixth of the layers. A folder's files say it themselves.
     format: table, or json for one JSON object.
     """
 
     checkpoint: str = "nano"
     tensor_parallel: int = 8
     tensors: bool = False
+    build: str = "bf16"
     format: str = "table"
 
     def __post_init__(self) -> None:
         check_at_least("tensor_parallel", self.tensor_parallel, 1)
+        check_choice("build", self.build, BUILDS)
         check_choice("format", self.format, ("table", "json"))
 
 
@@ -160,6 +168,8 @@ class CheckpointTinySettings:
     dtype: dtype of the stored weights, float32 or bfloat16.
     shards: number of safetensors files; above 1 an index is written too.
     tokenizer: write a byte-level tokenizer too, so that the checkpoint can be served.
+    build: what the routed experts are stored in, bf16 (which stands for dtype), mxfp8, or
+    nvfp4_mxfp8 with MXFP8 in the last sixth of the layers.
     """
 
     out: str = REQUIRED
@@ -167,10 +177,12 @@ class CheckpointTinySettings:
     dtype: str = "bfloat16"
     shards: int = 1
     tokenizer: bool = True
+    build: str = "bf16"
 
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES[1:])
         check_at_least("shards", self.shards, 1)
+        check_choice("build", self.build, BUILDS)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

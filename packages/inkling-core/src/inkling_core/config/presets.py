@@ -74,3 +74,7 @@ PRESETS: MappingProxyType[str, InklingConfig] = MappingProxyType(
         ),
     }
 )
+
+BUILDS = ("bf16", "mxfp8", "nvfp4_mxfp8")
+"""What the routed experts of a release may be stored in. The last has MXFP8 in the last sixth of
+the layers and NVFP4 before: layers 40..47 of 48, 20..23 of 24."""

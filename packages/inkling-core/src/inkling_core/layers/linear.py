@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from inkling_core.packed_experts import PackedExperts
+
 
 def frozen(value: Tensor) -> nn.Parameter:
     """A parameter that holds `value`; nothing is trained here."""
@@ -17,6 +19,16 @@ def frozen(value: Tensor) -> nn.Parameter:
 def parameter(*shape: int, dtype: torch.dtype) -> nn.Parameter:
     """A frozen parameter without storage."""
     return frozen(torch.empty(shape, dtype=dtype, device="meta"))
+
+
+def put(module: nn.Module, name: str, value: Tensor | PackedExperts) -> None:
+    """Replaces the parameter `name` of `module`; packed experts are no parameter but stand there
+    under its name."""
+    if isinstance(value, Tensor):
+        setattr(module, name, frozen(value))
+    else:
+        delattr(module, name)
+        setattr(module, name, value)
 
 
 class Weight(nn.Module):

@@ -7,9 +7,11 @@ holds a slice of the width of every expert, so routing is replicated and needs n
 import torch
 from torch import Tensor, nn
 
+from inkling_core import ops as reference_ops
 from inkling_core.backend import BoundOps
 from inkling_core.config import InklingConfig
 from inkling_core.layers.linear import frozen, parameter
+from inkling_core.packed_experts import PackedExperts
 from inkling_core.parallel import TensorParallel
 
 
@@ -57,12 +59,20 @@ class MoE(nn.Module):
         self.shared_experts = SharedExperts(config, width, dtype)
         self.num_chosen, self.num_shared = config.num_experts_per_tok, config.n_shared_experts
         self.route_scale, self.ops, self.tp = config.route_scale, ops, tp
+        self.run_experts = ops.experts
 
     def pack_weights(self) -> None:
-        """Puts loaded expert weights into the back end's layout, one tensor after the other."""
+        """Puts loaded expert weights into the back end's layout, one tensor after the other.
+
+        Experts in a block format stay as they are and run through the reference op, which asks
+        for one expert at a time; a kernel would want all of them decoded at once.
+        """
         pack, routed, shared = self.ops.pack_experts, self.experts, self.shared_experts
-        w13, w2 = pack(routed.w13_weight, routed.w2_weight)
-        routed.w13_weight, routed.w2_weight = frozen(w13), frozen(w2)
+        if isinstance(routed.w13_weight, PackedExperts):
+            self.run_experts = reference_ops.experts
+        else:
+            w13, w2 = pack(routed.w13_weight, routed.w2_weight)
+            routed.w13_weight, routed.w2_weight = frozen(w13), frozen(w2)
         w13, w2 = pack(shared.shared_w13_weight, shared.shared_w2_weight)
         shared.shared_w13_weight, shared.shared_w2_weight = frozen(w13), frozen(w2)
 
@@ -77,7 +87,7 @@ class MoE(nn.Module):
             self.num_shared,
             self.route_scale,
         )
-        out_TD = self.ops.experts(x_TD, ids_TK, weights_TK, routed.w13_weight, routed.w2_weight)
+        out_TD = self.run_experts(x_TD, ids_TK, weights_TK, routed.w13_weight, routed.w2_weight)
         shared_TD = self.ops.shared_experts(
             x_TD, gamma_TS, shared.shared_w13_weight, shared.shared_w2_weight
         )

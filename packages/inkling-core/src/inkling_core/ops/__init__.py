@@ -13,7 +13,9 @@ Shape legend, used in the whole repository:
 from inkling_core.ops.activation import silu_and_mul
 from inkling_core.ops.experts import experts, pack_experts, shared_experts
 from inkling_core.ops.logits import logits
+from inkling_core.ops.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from inkling_core.ops.norm import rms_norm
+from inkling_core.ops.nvfp4 import dequantize_nvfp4, quantize_nvfp4
 from inkling_core.ops.qkvr_prep import QkvrWeights, qkvr_prep, query_scale
 from inkling_core.ops.rel_attention import rel_attention
 from inkling_core.ops.router import router
@@ -21,10 +23,14 @@ from inkling_core.ops.short_conv import short_conv
 
 __all__ = [
     "QkvrWeights",
+    "dequantize_mxfp8",
+    "dequantize_nvfp4",
     "experts",
     "logits",
     "pack_experts",
     "qkvr_prep",
+    "quantize_mxfp8",
+    "quantize_nvfp4",
     "query_scale",
     "rel_attention",
     "rms_norm",

@@ -95,6 +95,7 @@ class InklingForServing(nn.Module):
                 tp_rank=tp.rank,
                 tp_size=tp.size,
                 progress="auto" if tp.rank == 0 else "off",
+                pack_experts=self.settings.pack_experts,
             )
         )
         logger.info(

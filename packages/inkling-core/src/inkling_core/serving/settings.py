@@ -38,6 +38,8 @@ class ServeSettings:
     conv_dtype: dtype of the conv rows; auto is the model dtype, which loses nothing.
     backend: `cpu` (paged ops for serving), `reference` (the law itself, slow) or `hpu_emulated`
         (vllm-gaudi's runner on an emulated device; needs inkling-hpu and vllm_gaudi).
+    pack_experts: keep experts that are stored in MXFP8 or NVFP4 as stored and decode them one by
+        one when used; less memory, slower. On cpu and reference only.
     max_model_len: tokens of prompt plus answer; None is the checkpoint's own limit.
     kv_cache_mib: pool for keys, values and conv rows of all requests, MiB.
     block_size: positions per block; a prefix hit reuses whole blocks.
@@ -63,6 +65,7 @@ class ServeSettings:
     dtype: str = "auto"
     conv_dtype: str = "auto"
     backend: str = "cpu"
+    pack_experts: bool = False
     max_model_len: int | None = None
     kv_cache_mib: int = 512
     block_size: int = 128
@@ -85,6 +88,11 @@ class ServeSettings:
         _check_choice("backend", self.backend, BACKENDS)
         _check_choice("parsers", self.parsers, PARSERS)
         _check_choice("log_level", self.log_level, LOG_LEVELS)
+        if self.pack_experts and self.backend not in ("cpu", "reference"):
+            raise ValueError(
+                f"pack_experts=true needs backend=cpu or reference: the kernel of {self.backend} "
+                "wants every expert decoded; leave it out, and experts are decoded while loading"
+            )
         if not 0 <= self.default_effort <= MAX_EFFORT:  # written so that NaN fails too
             raise ValueError(f"default_effort={self.default_effort} must lie in 0..{MAX_EFFORT}")
         for name in ("kv_cache_mib", "block_size", "max_num_seqs", "tensor_parallel"):

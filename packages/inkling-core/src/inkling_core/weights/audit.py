@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from rich.filesize import decimal
 
 from inkling_core.naming import near_name
 from inkling_core.weights.errors import CheckpointError
+from inkling_core.weights.expert_formats import StoredPart, format_of, stored_parts
 from inkling_core.weights.header import StoredTensor
 from inkling_core.weights.manifest import Manifest, read_manifest
 from inkling_core.weights.names import SKIPPED_PREFIXES, TensorSpec, text_tensors
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("inkling_core.weights")
 
-STORED_DTYPES = ("BF16", "F32")
 QUANTISED = re.compile(r"weight[._]\w+$")  # w13_weight_scale, w13_weight.scale2, weight_packed
 FOREIGN = {
     "model.language_model.": "the in-memory names of transformers",
@@ -49,10 +49,14 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Audit:
-    """A sound checkpoint: each expected tensor with its place, and what is skipped."""
+    """A sound checkpoint: each expected weight with its places, and what is skipped.
+
+    A weight has one place, or one for each of its `expert_formats.stored_parts`; its `dtype` says
+    what it is stored in.
+    """
 
     directory: Path
-    tensors: tuple[tuple[TensorSpec, StoredTensor], ...]
+    tensors: tuple[tuple[TensorSpec, tuple[StoredTensor, ...]], ...]
     skipped: tuple[Skipped, ...]
     remarks: tuple[str, ...]
 
@@ -65,25 +69,34 @@ def validate(directory: str | Path, config: InklingConfig) -> Audit:
     """
     folder = Path(directory)
     manifest = read_manifest(folder)
-    expected = {spec.name: spec for spec in text_tensors(config)}
+    specs = [_as_stored(spec, manifest) for spec in text_tensors(config)]
+    expected = {part.name: part for spec in specs for part in stored_parts(spec)}
     problems = list(manifest.problems)
     if manifest.tensors:
         problems += _name_problems(manifest, expected)
         problems += _form_problems(manifest, expected)
     if problems:
         raise CheckpointError(folder, problems)
-    pairs = tuple((spec, manifest.tensors[name]) for name, spec in expected.items())
+    pairs = tuple(
+        (spec, tuple(manifest.tensors[part.name] for part in stored_parts(spec))) for spec in specs
+    )
     found = Audit(folder, pairs, tuple(_skipped(manifest)), tuple(manifest.remarks))
     for line in (*found.remarks, *(f"skipped on purpose, {one}" for one in found.skipped)):
         log.info("%s: %s", folder.name, line)
     return found
 
 
+def _as_stored(spec: TensorSpec, manifest: Manifest) -> TensorSpec:
+    """`spec` in the format that its tensor in the file has."""
+    stored = manifest.tensors.get(spec.name)
+    return spec if stored is None else replace(spec, dtype=format_of(spec, stored.dtype))
+
+
 def _is_skipped(name: str) -> bool:
     return name.startswith(tuple(SKIPPED_PREFIXES.values()))
 
 
-def _name_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[str]:
+def _name_problems(manifest: Manifest, expected: dict[str, StoredPart]) -> list[str]:
     found = {name for name in manifest.tensors if not _is_skipped(name)}
     if not found & set(expected):
         return [_nothing_fits(found, expected)]
@@ -100,9 +113,9 @@ def _name_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[
     return problems
 
 
-def _unexpected_hint(name: str, missing: list[str], expected: dict[str, TensorSpec]) -> str:
+def _unexpected_hint(name: str, missing: list[str], expected: dict[str, StoredPart]) -> str:
     if QUANTISED.search(name):
-        return "; quantised weights are not read yet, use the bf16 release"
+        return "; scales are read beside MXFP8 (F8_E4M3) or NVFP4 (U8) codes of routed experts only"
     near = near_name(name, missing)
     if near:
         return f"; is it {near!r}?"
@@ -113,7 +126,7 @@ def _unexpected_hint(name: str, missing: list[str], expected: dict[str, TensorSp
     return ""
 
 
-def _nothing_fits(found: set[str], expected: dict[str, TensorSpec]) -> str:
+def _nothing_fits(found: set[str], expected: dict[str, StoredPart]) -> str:
     first = min(found, default=None)
     for prefix, meaning in FOREIGN.items():
         if first is not None and any(name.startswith(prefix) for name in found):
@@ -129,18 +142,20 @@ def _nothing_fits(found: set[str], expected: dict[str, TensorSpec]) -> str:
     )
 
 
-def _form_problems(manifest: Manifest, expected: dict[str, TensorSpec]) -> list[str]:
+def _form_problems(manifest: Manifest, expected: dict[str, StoredPart]) -> list[str]:
     problems = []
-    for name, spec in expected.items():
+    for name, part in expected.items():
         stored = manifest.tensors.get(name)
         if stored is None:
             continue
-        if stored.shape != spec.shape:
+        if stored.shape != part.shape:
             problems.append(
-                f"{name}: shape {list(stored.shape)}, config.json implies {list(spec.shape)}"
+                f"{name}: shape {list(stored.shape)}, config.json implies {list(part.shape)}"
             )
-        if stored.dtype not in STORED_DTYPES:
-            problems.append(f"{name}: dtype {stored.dtype}, expected {' or '.join(STORED_DTYPES)}")
+        if stored.dtype not in part.dtypes:
+            problems.append(
+                f"{name}: dtype {stored.dtype}, expected {' or '.join(sorted(part.dtypes))}"
+            )
     return problems
 
 

@@ -6,6 +6,8 @@ weights, the files are checked against that table first, so what is printed is w
     active per token = all text parameters - routed experts * (E - K) / E
     bytes per card   = this rank's part of every text tensor, in the serving dtype; convs, selection
                        bias and router scale in float32. Caches and activations come on top.
+                       Experts stored in MXFP8 or NVFP4 count as bf16, which they are decoded to;
+                       packed, they count as stored.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from inkling_core.config import PRESETS, InklingConfig
 from inkling_core.config.folder import read_json
 from inkling_core.naming import suggestion
 from inkling_core.weights.audit import validate
-from inkling_core.weights.header import DTYPE_BYTES
+from inkling_core.weights.expert_formats import (
+    FORMATS,
+    as_built,
+    cuts_whole_blocks,
+    packed_bytes,
+    stored_bytes,
+)
 from inkling_core.weights.manifest import INDEX, SINGLE
 from inkling_core.weights.names import SKIPPED_PREFIXES, TensorSpec, all_tensors
 from inkling_core.weights.rules import check_tp, rank_shape, usable_tp
@@ -57,6 +65,8 @@ class CheckpointInfo:
     embedding_parameters: int
     card_bytes: dict[int, int]
     """Tensor-parallel size -> bytes of weights that each card holds."""
+    packed_card_bytes: dict[int, int]
+    """The same with experts kept as stored; empty where nothing is in a block format."""
     verified: bool
     """Whether weight files were found and agree with the configuration."""
 
@@ -91,36 +101,74 @@ class CheckpointInfo:
         }
 
 
-def checkpoint_info(source: InklingConfig | str | Path, name: str | None = None) -> CheckpointInfo:
+def checkpoint_info(
+    source: InklingConfig | str | Path, name: str | None = None, build: str = "bf16"
+) -> CheckpointInfo:
     """Sizes of a configuration, of a preset's name, of a `config.json`, or of a folder.
+
+    Args:
+        source: what to size.
+        name: shown in place of the source's own.
+        build: what the routed experts are stored in, where no file says it.
 
     Raises:
         ConfigError: a configuration that cannot be read.
         CheckpointError: a folder whose weight files do not agree with its configuration.
+        ValueError: a build given for a folder whose files say what they are.
     """
+    config, tensors, verified = _resolved(source, build)
+    return _sizes(config, name or _label(source), tensors, verified=verified)
+
+
+def _label(source: InklingConfig | str | Path) -> str:
     if isinstance(source, InklingConfig):
-        return _sizes(source, name or "configuration", verified=False)
+        return "configuration"
+    path = Path(source)
+    return str(source) if path.is_file() or str(source) in PRESETS else path.resolve().name
+
+
+def _resolved(
+    source: InklingConfig | str | Path, build: str
+) -> tuple[InklingConfig, list[TensorSpec], bool]:
+    """Configuration, tensors in the format they are stored in, whether files were checked."""
+    if isinstance(source, InklingConfig):
+        return source, _built(source, build), False
     config, path = _config_of(source), Path(source)
-    has_weights = any((path / file).exists() for file in (INDEX, SINGLE))
-    if has_weights:
-        validate(path, config)
-    label = str(source) if path.is_file() or str(source) in PRESETS else path.resolve().name
-    return _sizes(config, name or label, verified=has_weights)
+    tensors = _built(config, build)
+    if not any((path / file).exists() for file in (INDEX, SINGLE)):
+        return config, tensors, False
+    if build != "bf16":
+        raise ValueError(f"build={build}: the files of {path} say what they are; leave it out")
+    stored = {spec.name: spec for spec, _ in validate(path, config).tensors}
+    return config, [stored.get(spec.name, spec) for spec in tensors], True
 
 
-def _sizes(config: InklingConfig, name: str, *, verified: bool) -> CheckpointInfo:
-    tensors = list(all_tensors(config))
+def _built(config: InklingConfig, build: str) -> list[TensorSpec]:
+    layers = config.num_hidden_layers
+    return [as_built(spec, build, layers) for spec in all_tensors(config)]
+
+
+def _sizes(
+    config: InklingConfig, name: str, tensors: list[TensorSpec], *, verified: bool
+) -> CheckpointInfo:
     served = [spec for spec in tensors if spec.part not in SKIPPED_PREFIXES]
     parts = tuple(_part(part, tensors) for part in dict.fromkeys(spec.part for spec in tensors))
     text_parameters = sum(spec.size for spec in served)
     routed = sum(spec.size for spec in served if spec.part == "routed_experts")
+    low = [spec for spec in served if spec.dtype in FORMATS]
+    plain = [spec for spec in served if spec.dtype not in FORMATS]
+    sizes = _card_sizes(config, low)
     idle = routed * (config.n_routed_experts - config.num_experts_per_tok)
     return CheckpointInfo(
         name=name,
         parts=parts,
         active_parameters=text_parameters - idle // config.n_routed_experts,
         embedding_parameters=config.vocab_size * config.hidden_size,
-        card_bytes={size: _card_bytes(config, served, size) for size in usable_tp(config)},
+        card_bytes={size: _card_bytes(config, served, size) for size in sizes},
+        packed_card_bytes={
+            size: _card_bytes(config, plain, size) + sum(packed_bytes(one, size) for one in low)
+            for size in (sizes if low else ())
+        },
         verified=verified,
     )
 
@@ -131,7 +179,7 @@ def _part(part: str, tensors: list[TensorSpec]) -> PartSize:
         part=part,
         tensors=len(mine),
         parameters=sum(spec.size for spec in mine),
-        disk_bytes=sum(spec.size * DTYPE_BYTES[spec.dtype] for spec in mine),
+        disk_bytes=sum(stored_bytes(spec) for spec in mine),
         served=part not in SKIPPED_PREFIXES,
     )
 
@@ -143,6 +191,11 @@ def _card_bytes(config: InklingConfig, served: list[TensorSpec], size: int) -> i
         prod(rank_shape(spec.shape, spec.rule, size)) * (4 if spec.held_float32 else width)
         for spec in served
     )
+
+
+def _card_sizes(config: InklingConfig, low: list[TensorSpec]) -> list[int]:
+    """Tensor-parallel sizes that cut neither a head nor a block of `low`'s columns."""
+    return [size for size in usable_tp(config) if all(cuts_whole_blocks(one, size) for one in low)]
 
 
 def parts_table(info: CheckpointInfo) -> Table:
@@ -164,20 +217,23 @@ def parts_table(info: CheckpointInfo) -> Table:
 def cards_table(info: CheckpointInfo, wanted: int | None = None) -> Table:
     """Bytes of weights per card by tensor-parallel size; `wanted` is marked."""
     table = Table(title="weights per card", title_justify="left")
-    for heading in ("tensor parallel", "bytes", "GiB"):
+    packed = ("bytes, experts packed", "GiB") if info.packed_card_bytes else ()
+    for heading in ("tensor parallel", "bytes", "GiB", *packed):
         table.add_column(heading, justify="right")
     for size, num_bytes in info.card_bytes.items():
         style = "bold" if size == wanted else None
-        table.add_row(str(size), f"{num_bytes:,}", f"{num_bytes / GIB:.2f}", style=style)
+        cells = [num_bytes, *([info.packed_card_bytes[size]] if packed else [])]
+        shown = [text for cell in cells for text in (f"{cell:,}", f"{cell / GIB:.2f}")]
+        table.add_row(str(size), *shown, style=style)
     return table
 
 
-def tensors_table(config: InklingConfig) -> Table:
-    """Every tensor of a release with shape, stored dtype and tensor-parallel rule."""
+def tensors_table(tensors: list[TensorSpec]) -> Table:
+    """Every tensor of a release with shape, stored dtype or format, and tensor-parallel rule."""
     table = Table(title="tensors", title_justify="left")
     for heading in ("name", "shape", "stored", "rule"):
         table.add_column(heading, overflow="fold")
-    for spec in all_tensors(config):
+    for spec in tensors:
         table.add_row(spec.name, str(list(spec.shape)), spec.dtype, str(spec.rule))
     return table
 
@@ -185,7 +241,8 @@ def tensors_table(config: InklingConfig) -> Table:
 def run(settings: CheckpointInfoSettings) -> int:
     """`inkling checkpoint info`: tables on standard output, or one JSON object."""
     source = _source(settings.checkpoint)
-    info = checkpoint_info(source, None if settings.checkpoint in PRESETS else settings.checkpoint)
+    name = None if settings.checkpoint in PRESETS else settings.checkpoint
+    info = checkpoint_info(source, name, settings.build)
     if settings.format == "json":
         json.dump(info.to_dict(), sys.stdout, indent=2)
         print()
@@ -201,7 +258,7 @@ def run(settings: CheckpointInfoSettings) -> int:
         sizes = ", ".join(map(str, info.card_bytes))
         raise ValueError(f"tensor_parallel={settings.tensor_parallel}: usable sizes are {sizes}")
     if settings.tensors:
-        console.print(tensors_table(_config_of(source)))
+        console.print(tensors_table(_resolved(source, settings.build)[1]))
     return 0
 
 

@@ -15,30 +15,39 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from inkling_core.packed_experts import PackedExperts
 from inkling_core.weights.audit import Audit
 from inkling_core.weights.errors import CheckpointError
+from inkling_core.weights.expert_formats import FORMATS
+from inkling_core.weights.expert_reader import ExpertReader
 from inkling_core.weights.header import StoredTensor
 from inkling_core.weights.names import TensorSpec
 from inkling_core.weights.rules import rank_range
 
-Pairs = list[tuple[TensorSpec, StoredTensor]]
+Pairs = list[tuple[TensorSpec, tuple[StoredTensor, ...]]]
 
 
 def read_tensors(
-    audit: Audit, dtype: torch.dtype, tp_rank: int, tp_size: int
-) -> Iterator[tuple[TensorSpec, Tensor]]:
+    audit: Audit, dtype: torch.dtype, tp_rank: int, tp_size: int, *, pack: bool = False
+) -> Iterator[tuple[TensorSpec, Tensor | PackedExperts]]:
     """Yields each tensor's part for `tp_rank`, file by file, contiguous.
 
     Tensors that are held in float32 (convs, selection bias, router scale) come in float32, the
-    others in `dtype`, whatever they are stored in.
+    others in `dtype`, whatever they are stored in. Experts in a block format are rounded to bf16
+    before; with `pack` they come as stored.
 
     Raises:
-        CheckpointError: a file that passed the audit can no longer be read.
+        CheckpointError: a file that passed the audit can no longer be read, or scales of experts
+            that cannot be right.
     """
     for path, pairs in _by_file(audit).items():
         try:
             with safe_open(path, framework="pt") as file:
-                for spec, _ in pairs:
+                for spec, stored in pairs:
+                    if spec.dtype in FORMATS:
+                        with ExpertReader(spec, stored, tp_rank, tp_size) as experts:
+                            yield spec, experts.packed(dtype) if pack else experts.dense(dtype)
+                        continue
                     part = _read_part(file, spec, tp_rank, tp_size)
                     held = torch.float32 if spec.held_float32 else dtype
                     yield spec, part.to(held, copy=True, memory_format=torch.contiguous_format)
@@ -49,7 +58,7 @@ def read_tensors(
 def _by_file(audit: Audit) -> dict[Path, Pairs]:
     files: dict[Path, Pairs] = {}
     for spec, stored in audit.tensors:
-        files.setdefault(stored.path, []).append((spec, stored))
+        files.setdefault(stored[0].path, []).append((spec, stored))
     return files
 
 

@@ -26,7 +26,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inkling_core.config import AudioConfig, InklingConfig, MtpConfig, VisionConfig
+from inkling_core.config.presets import BUILDS
 from inkling_core.weights.byte_tokenizer import END_IDS, write_byte_tokenizer
+from inkling_core.weights.expert_formats import as_built, stored_bytes
+from inkling_core.weights.expert_writer import stored_tensors
 from inkling_core.weights.manifest import INDEX, SINGLE
 from inkling_core.weights.names import TensorSpec, all_tensors
 
@@ -73,6 +76,7 @@ def make_tiny(
     dtype: torch.dtype = torch.float32,
     shards: int = 1,
     tokenizer: bool = False,
+    build: str = "bf16",
 ) -> InklingConfig:
     """Writes a random checkpoint into `directory` and returns its configuration.
 
@@ -84,16 +88,21 @@ def make_tiny(
             float32 either way).
         shards: number of files; above 1 an index is written.
         tokenizer: also write `tokenizer.json`, one token a byte and the special tokens.
+        build: what the routed experts are stored in, one of `config.presets.BUILDS`; "bf16" stands
+            for `dtype`.
 
     Raises:
         ConfigError: overrides that no model can have.
-        ValueError: a folder in use, a dtype or shard count that cannot be written.
+        ValueError: a folder in use, a dtype, build or shard count that cannot be written.
     """
     names = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
     if dtype not in names:
         raise ValueError(f"dtype = {dtype}: a checkpoint is stored in float32 or bfloat16")
     config = TINY.replace(**{"dtype": names[dtype], **(overrides or {})})
-    specs = list(all_tensors(config))
+    if build not in BUILDS:
+        raise ValueError(f"build = {build!r}: must be one of {', '.join(BUILDS)}")
+    layers = config.num_hidden_layers
+    specs = [as_built(spec, build, layers) for spec in all_tensors(config)]
     if not 1 <= shards <= len(specs):
         raise ValueError(f"shards = {shards}: must be 1..{len(specs)}, the number of tensors")
     folder = _empty_folder(Path(directory))
@@ -144,18 +153,19 @@ def _write_weights(
     folder: Path, config: InklingConfig, specs: list[TensorSpec], seed: int, shards: int
 ) -> None:
     """Files of about equal size; one file's tensors are in memory at a time."""
-    total = sum(spec.size for spec in specs)
+    total = sum(stored_bytes(spec) for spec in specs)
     limit = total / shards
     files: list[str] = []
     weight_map: dict[str, str] = {}
     pending: dict[str, Tensor] = {}
     filled, left = 0, len(specs)
     num_bytes = 0
-    for spec, tensor in random_tensors(config, seed):
-        pending[spec.name] = tensor
-        filled += spec.size
+    for spec, (_, tensor) in zip(specs, random_tensors(config, seed), strict=True):
+        parts = stored_tensors(spec, tensor)
+        pending |= parts
+        filled += stored_bytes(spec)
         left -= 1
-        num_bytes += tensor.nbytes
+        num_bytes += sum(part.nbytes for part in parts.values())
         # close a file when its share is full, or when the files to come need a tensor each
         to_come = shards - len(files) - 1
         if left == 0 or (to_come and (filled >= limit * (len(files) + 1) or left == to_come)):
@@ -184,6 +194,7 @@ def run(settings: CheckpointTinySettings) -> int:
         dtype=getattr(torch, settings.dtype),
         shards=settings.shards,
         tokenizer=settings.tokenizer,
+        build=settings.build,
     )
     parameters = sum(prod(spec.shape) for spec in all_tensors(config))
     size = sum(file.stat().st_size for file in Path(settings.out).iterdir())
