@@ -4,9 +4,10 @@ shape.
 What it is: writers of small checkpoints. Random ones have logits with a standard deviation of at
 least 1, so that a limit on logit gaps means something.
 
-    Small's shape   6 layers, 5 local and 1 global, the first two dense; head_dim,
-                    window, bias extents, 6 routed plus 2 shared experts as published; layers,
-                    hidden, heads, experts and vocabulary made small
+    Small's shape   6 layers, 5 local and 1 global, the first two dense (twelve, of which every
+                    sixth is global, in `deep`); head_dim, window, bias extents, 6 routed plus 2
+                    shared experts as published; layers, hidden, heads, experts and vocabulary
+                    made small
     steady routing  K experts per layer are preferred by a selection bias that no rounding can
                     outweigh (sigmoids lie within 1 of each other), so bfloat16 flips nothing
 
@@ -25,8 +26,6 @@ from safetensors.torch import load_file, save_file
 STEADY_BIAS = 10.0
 SMALL: dict[str, Any] = {
     "hidden_size": 256,
-    "num_hidden_layers": 6,
-    "local_layer_ids": tuple(range(5)),
     "dense_layer_count": 2,
     "vocab_size": 512,
     "unpadded_vocab_size": 500,
@@ -89,11 +88,13 @@ def transformers_beside_torchvision() -> Any:
     return importlib.import_module("transformers")
 
 
-def small(folder: Path, seed: int = 0) -> Path:
+def small(folder: Path, seed: int = 0, layers: int = 6) -> Path:
     """A random model of Inkling-Small's shape in bfloat16, its routing steady."""
     from inkling_core.weights.tiny import make_tiny
 
-    make_tiny(folder, SMALL, seed=seed, dtype=torch.bfloat16, tokenizer=True)
+    local = tuple(layer for layer in range(layers) if layer % 6 != 5)
+    shape = {**SMALL, "num_hidden_layers": layers, "local_layer_ids": local}
+    make_tiny(folder, shape, seed=seed, dtype=torch.bfloat16, tokenizer=True)
     steady(folder / "model.safetensors", SMALL["num_experts_per_tok"], seed)
     return folder
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # the tests share the modules beside this file
 import checkpoints
@@ -28,6 +30,7 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "qwen3": lambda folder: checkpoints.stock(folder, "qwen3"),
     "nano": checkpoints.nano,
     "small": checkpoints.small,
+    "deep": lambda folder: checkpoints.small(folder, layers=12),
 }
 
 
@@ -42,29 +45,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Name -> checkpoint folder, written once."""
-    made: dict[str, Path] = {}
-
-    def make(name: str) -> Path:
-        if name not in made:
-            made[name] = MAKERS[name](tmp_path_factory.mktemp(name) / "checkpoint")
-        return made[name]
-
-    return make
+    return cache(lambda name: MAKERS[name](tmp_path_factory.mktemp(name) / "checkpoint"))
 
 
 @pytest.fixture(scope="session")
 def reference(model: Callable[[str], Path]) -> Callable[[str], judging.Reference]:
-    """Name -> the reference of that checkpoint, loaded once."""
-    loaded: dict[str, judging.Reference] = {}
+    """Name -> the reference of that checkpoint in float32, loaded once."""
 
+    @cache
     def load(name: str) -> judging.Reference:
-        if name not in loaded:
-            stock = name in ("llama", "qwen3")
-            make = judging.of_transformers if stock else judging.of_the_definition
-            loaded[name] = make(model(name))
-        return loaded[name]
+        stock = name in ("llama", "qwen3")
+        make = judging.of_transformers if stock else judging.of_the_definition
+        return make(model(name))
 
     return load
+
+
+@pytest.fixture(scope="session")
+def dense_bfloat16(model: Callable[[str], Path]) -> Callable[[str], judging.Reference]:
+    """Name of an Inkling checkpoint -> the dense decoder in bfloat16: what rounding alone does."""
+    return cache(lambda name: judging.of_the_definition(model(name), torch.bfloat16))
 
 
 @pytest.fixture

@@ -78,19 +78,26 @@ def main(run_path: str, out_path: str) -> None:
 
 
 def generate(llm: Any, step: dict[str, Any]) -> dict[str, Any]:
-    """One batch, greedy: tokens and how much of each prompt came from the prefix cache."""
+    """One batch, greedy: tokens, their log-probabilities where asked for, and how much of each
+    prompt came from the prefix cache."""
     from vllm import SamplingParams
 
-    params = [
-        SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True, detokenize=False)
-        for count in step["max_tokens"]
-    ]
+    asked = 0 if step["log_probs"] else None  # 0: of the generated token alone
+    fixed = {"temperature": 0.0, "ignore_eos": True, "detokenize": False, "logprobs": asked}
+    params = [SamplingParams(max_tokens=count, **fixed) for count in step["max_tokens"]]
     prompts = [{"prompt_token_ids": ids} for ids in step["prompts"]]
     outputs = llm.generate(prompts, params, use_tqdm=False)
     return {
         "tokens": [list(output.outputs[0].token_ids) for output in outputs],
+        "log_probs": [log_probs(output.outputs[0]) for output in outputs] if asked == 0 else [],
         "cached": [int(output.num_cached_tokens or 0) for output in outputs],
     }
+
+
+def log_probs(answer: Any) -> list[float]:
+    """Of each generated token."""
+    pairs = zip(answer.token_ids, answer.logprobs, strict=True)
+    return [choices[token].logprob for token, choices in pairs]
 
 
 def conv_rows(llm: Any) -> Any:

@@ -45,6 +45,34 @@ def equal_tokens(
     return sum(int((gap == 0).sum()) for gap in each), sum(len(gap) for gap in each)
 
 
+def log_probs(
+    reference: Reference, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+) -> Tensor:
+    """The log-probability of every generated token, answer after answer."""
+    found = []
+    for prompt, tokens in zip(prompts, answers, strict=True):
+        log_TV = reference([*prompt, *tokens])[len(prompt) - 1 : -1].float().log_softmax(-1)
+        found.append(log_TV.gather(1, torch.tensor(tokens)[:, None])[:, 0])
+    return torch.cat(found)
+
+
+def own_gap(
+    reference: Reference,
+    other: Reference,
+    prompts: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+) -> float:
+    """The largest gap of `other`'s choices on the same text: the tokens that it would have
+    generated where the answers' tokens stand."""
+    worst = 0.0
+    for prompt, tokens in zip(prompts, answers, strict=True):
+        own, text = slice(len(prompt) - 1, -1), [*prompt, *tokens]
+        logits_TV = reference(text)[own].float()
+        chosen = logits_TV.gather(1, other(text)[own].argmax(-1, keepdim=True))[:, 0]
+        worst = max(worst, float((logits_TV.amax(-1) - chosen).max()))
+    return worst
+
+
 def of_transformers(folder: Path) -> Reference:
     """A stock model in float32, by HF transformers."""
     auto = checkpoints.transformers_beside_torchvision().AutoModelForCausalLM
@@ -58,12 +86,12 @@ def of_transformers(folder: Path) -> Reference:
     return lambda ids: logits(tuple(ids))
 
 
-def of_the_definition(folder: Path) -> Reference:
-    """An Inkling checkpoint in float32, by inkling_core's dense decoder."""
+def of_the_definition(folder: Path, dtype: torch.dtype = torch.float32) -> Reference:
+    """An Inkling checkpoint by inkling_core's dense decoder."""
     from inkling_core.checkpoint import load_decoder
     from inkling_core.logits_file import Prompt, logits_of
 
-    decoder = load_decoder(folder, dtype=torch.float32)
+    decoder = load_decoder(folder, dtype=dtype)
 
     @cache
     def logits(ids: tuple[int, ...]) -> Tensor:

@@ -49,6 +49,7 @@ class Run:
 
     engine: keyword arguments of vLLM's `LLM`; environ: more variables for the process.
     poison: conv rows of every block that is handed out become NaN first (one rank only).
+    log_probs: ask for the log-probability of every generated token.
     sources: folder with packages that stand before the installed ones; None is no such folder.
     """
 
@@ -57,6 +58,7 @@ class Run:
     engine: Mapping[str, Any] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     poison: bool = False
+    log_probs: bool = False
     sources: Path | None = None
 
     def arguments(self) -> dict[str, Any]:
@@ -77,10 +79,12 @@ class Outcome:
     """What a run did, batch by batch.
 
     tokens[batch][prompt]: generated ids; cached[batch][prompt]: prompt tokens from the cache.
+    log_probs[batch][prompt]: of the generated ids, or nothing where nobody asked.
     graphs: distinct would-be graphs after start-up and after each batch.
     """
 
     tokens: list[list[list[int]]]
+    log_probs: list[list[list[float]]]
     cached: list[list[int]]
     preemptions: list[int]
     graphs: list[int]
@@ -92,7 +96,11 @@ class Outcome:
 def execute(run: Run, folder: Path) -> Outcome:
     """Run it in a new process. Raises RunFailed with the end of its log."""
     batches = [
-        {"prompts": [list(ids) for ids in batch.prompts], "max_tokens": batch.lengths()}
+        {
+            "prompts": [list(ids) for ids in batch.prompts],
+            "max_tokens": batch.lengths(),
+            "log_probs": run.log_probs,
+        }
         for batch in run.batches
     ]
     return read(*launch("engine.py", run, folder, {"steps": batches, "poison": run.poison}))
@@ -129,6 +137,7 @@ def read(out: Mapping[str, Any], log: str) -> Outcome:
     steps = out["steps"]
     return Outcome(
         tokens=[step["tokens"] for step in steps],
+        log_probs=[step["log_probs"] for step in steps],
         cached=[step["cached"] for step in steps],
         preemptions=[step["preemptions"] for step in steps],
         graphs=out["graphs"],

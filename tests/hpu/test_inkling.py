@@ -3,6 +3,7 @@
 Two models: a random one of Inkling-Small's shape, whose routing no rounding can flip, on random
 ids; and the trained nano, whose window is one block, on its own tasks. The reference is float32
 on the same bfloat16 weights. In float32 both run on random ids and every token has to be equal.
+test_rounding.py says why this choice, and what is asked where bfloat16 alone exceeds the limit.
 """
 
 import judging
@@ -14,9 +15,12 @@ from runs import WARM_UP, Batch, Run
 LIMIT = 0.1
 VOCABULARY = 280  # ids that both models have
 MODELS = ["nano", "small"]
-CHUNKED = {"max_num_batched_tokens": 128}
+CHUNK = 128
+CHUNKED = {"max_num_batched_tokens": CHUNK}
 CACHED = {"enable_prefix_caching": True}
 MIXED = Batch(of_lengths(EDGES + LONG, VOCABULARY), 12)  # eight at a time
+# Alone, so that the chunk edge lies one, two and three tokens before the end of the prompt.
+AT_EDGES = [Batch([random_ids(CHUNK + n, VOCABULARY, seed=n)], 12) for n in (1, 2, 3)]
 SMALL_POOL = {**CHUNKED, **CACHED, "num_gpu_blocks_override": 11, "max_num_seqs": 6}
 GROWING = Batch(of_lengths((61, 97, 180, 250, 300, 384), VOCABULARY, seed=5), 150)
 BOTH_WAYS = pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
@@ -35,17 +39,22 @@ def mixed(name):
     return MIXED if name == "small" else nano_cases.batch(nano_cases.exams())
 
 
+def random_turns():
+    """A batch of random ids, and a function from its answers to a batch that continues them."""
+    first = Batch(of_lengths((100, 250, 301), VOCABULARY, seed=3), 40)
+
+    def then(answers):
+        talks = [[*p, *a] for p, a in zip(first.prompts, answers, strict=True)]
+        more = [[*ids, *random_ids(3, VOCABULARY, at)] for at, ids in enumerate(talks)]
+        return Batch(more, 12)
+
+    return first, then
+
+
 def turns(name):
-    """A batch, and a function from its answers to a batch that continues them."""
+    """As random_turns, of text that the model can be judged on in bfloat16."""
     if name == "small":
-        first = Batch(of_lengths((100, 250, 301), VOCABULARY, seed=3), 40)
-
-        def then(answers):
-            talks = [[*p, *a] for p, a in zip(first.prompts, answers, strict=True)]
-            more = [[*ids, *random_ids(3, VOCABULARY, at)] for at, ids in enumerate(talks)]
-            return Batch(more, 12)
-
-        return first, then
+        return random_turns()
     asked = nano_cases.exams([("two_turn", size) for size in (300, 400, 500)], seed=3)
     return nano_cases.batch(nano_cases.first_turns(asked)), lambda _: nano_cases.batch(asked)
 
@@ -56,6 +65,7 @@ def test_chunks_and_prefix_hits(name, asynchronous, model, reference, execute):
     batches = [mixed(name)] * 2  # the second time whole blocks come from the cache
     if name == "small":
         batches += [Batch(sharing(300, t, VOCABULARY), 12) for t in ((5, 84, 130, 212), (60, 200))]
+        batches += AT_EDGES
     engine = {**CHUNKED, **CACHED, "async_scheduling": asynchronous}
     outcome = execute(Run(model(name), batches, engine, poison=True))
     hits = outcome.cached[1]
@@ -123,17 +133,3 @@ def test_nano_answers_its_tasks(model, execute):
     asked = nano_cases.exams()
     outcome = execute(Run(model("nano"), [nano_cases.batch(asked)], CHUNKED))
     assert nano_cases.right(asked, outcome.tokens[0]) == len(asked)
-
-
-def test_rounding_flips_no_routing(model):
-    ids = MIXED.prompts[-1][:256]
-    flips, decisions = judging.routing_flips(model("small"), ids)
-    print(f"{flips} of {decisions} routing decisions differ between bfloat16 and float32")
-    assert decisions == 256 * 4
-    assert flips == 0
-
-
-def test_logits_are_spread(reference):
-    # A limit of 0.1 means something only where logits differ by much more.
-    assert float(reference("small")(MIXED.prompts[-2]).std()) >= 1.0
-    assert float(reference("nano")(mixed("nano").prompts[-2]).std()) >= 1.0
