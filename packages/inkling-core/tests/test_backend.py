@@ -17,6 +17,11 @@ from inkling_core.backend import (
 )
 from inkling_core.config import PRESETS
 
+# ops of the law that run when weights are read: no decoder calls them, no back end binds them
+BLOCK_FORMATS = {
+    f"{verb}_{name}" for verb in ("quantize", "dequantize") for name in ("mxfp8", "nvfp4")
+}
+
 
 @pytest.fixture
 def context() -> OpContext:
@@ -31,7 +36,8 @@ def test_reference_binds_every_op_of_the_law(context):
     bound = REFERENCE.bind(context)
     assert all(getattr(bound, name) is getattr(ops, name) for name in OP_NAMES)
     functions = {n for n in ops.__all__ if callable(getattr(ops, n)) and n != "QkvrWeights"}
-    assert functions == set(OP_NAMES)
+    assert functions - set(OP_NAMES) == BLOCK_FORMATS
+    assert set(OP_NAMES) <= functions
 
 
 def test_an_op_is_replaced_and_the_rest_stays(context):

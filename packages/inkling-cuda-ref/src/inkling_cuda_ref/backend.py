@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from inkling_core.backend import YES, Backend, OpContext, Verdict, no
+from inkling_core.backend import OP_NAMES, YES, Backend, OpContext, Verdict, no
 from inkling_core.config import InklingConfig
 from inkling_cuda_ref import ops
 from inkling_cuda_ref.storage import INTERPRETED
@@ -45,7 +45,7 @@ def limited(value: Callable[[InklingConfig], int], limit: int, what: str) -> Cal
     return verifier
 
 
-_OPS = {name: getattr(ops, name) for name in ops.__all__}
+_OPS = {name: getattr(ops, name) for name in OP_NAMES}
 _VERIFIERS = dict.fromkeys(_OPS, runs_here) | {
     "rms_norm": limited(lambda c: c.hidden_size, LARGEST_ROW, "hidden_size"),
     "qkvr_prep": limited(lambda c: c.head_dim, LARGEST_HEAD, "head_dim"),

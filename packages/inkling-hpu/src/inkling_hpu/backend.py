@@ -9,7 +9,7 @@ All ops stand or fall together, since they share the rectangular step: the refer
 over one of them, so `require` refuses a configuration that any verifier refuses.
 """
 
-from inkling_core.backend import YES, Backend, OpContext, Verdict, no
+from inkling_core.backend import OP_NAMES, YES, Backend, OpContext, Verdict, no
 from inkling_hpu import ops
 
 DTYPES = ("torch.bfloat16", "torch.float32")
@@ -38,7 +38,7 @@ def _taps(context: OpContext) -> Verdict:
     return _dtype(context)
 
 
-_OPS = {name: getattr(ops, name) for name in ops.__all__}
+_OPS = {name: getattr(ops, name) for name in OP_NAMES}
 _VERIFIERS = {
     **dict.fromkeys(_OPS, _dtype),
     "rel_attention": _heads,
