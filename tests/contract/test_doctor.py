@@ -244,6 +244,20 @@ def test_too_little_memory(tmp_path, port):
     assert "lower kv_cache_mib" in bad(findings(machine, port=port))["host"]
 
 
+def test_packed_experts_need_less_memory(tmp_path, port):
+    from inkling_core.weights.tiny import make_tiny
+
+    make_tiny(tmp_path / "t", {"moe_intermediate_size": 2048}, tokenizer=True, build="mxfp8")
+    folder, machine = str(tmp_path / "t"), cpu_machine(tmp_path / "machine")
+    needed = {}
+    for pack in (False, True):
+        found = findings(machine, port=port, checkpoint=folder, pack_experts=pack)
+        (memory,) = (one for one in found if one.part == "memory")
+        needed[pack] = float(memory.found.split()[0])
+    dense_GiB = 5 * 8 * 3 * 64 * 2048 * 4 / 2**30
+    assert needed[False] - needed[True] == pytest.approx(dense_GiB * (1 - 33 / 128), abs=0.011)
+
+
 def test_too_little_memory_by_control_group(tmp_path, port):
     machine = cpu_machine(tmp_path)
     group = machine.root / "sys" / "fs" / "cgroup"

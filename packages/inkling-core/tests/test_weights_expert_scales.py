@@ -16,6 +16,7 @@ from torch import Tensor
 
 from inkling_core.config import InklingConfig
 from inkling_core.weights import CheckpointError, load, validate
+from inkling_core.weights.expert_scales import mxfp8_problem, nvfp4_problem
 from inkling_core.weights.tiny import make_tiny
 
 
@@ -26,6 +27,31 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shape = {"num_hidden_layers": 2, "local_layer_ids": (0,), "dense_layer_count": 0, "mtp": None}
     make_tiny(path, shape, build="nvfp4_mxfp8")
     return path
+
+
+def test_every_byte_of_a_scale_or_a_code() -> None:
+    """Of 256 E8M0 bytes NaN and the last nine are refused, of e4m3 codes the two NaN; an NVFP4
+    scale is refused when NaN or negative. -0 is 0."""
+    refused: dict[str, list[int]] = {"e8m0": [], "code": [], "scale": []}
+    codes, scales = (
+        torch.zeros(1, 32, dtype=torch.uint8),
+        torch.full((1, 1), 127, dtype=torch.uint8),
+    )
+    top, denominator = torch.tensor(1.0), torch.tensor(6.0 * 448)
+    for byte in range(256):
+        one = torch.tensor([[byte]], dtype=torch.uint8)
+        code = torch.where(torch.arange(32) == 5, one, codes).view(torch.float8_e4m3fn)
+        block = torch.tensor([[byte, 0x7E]], dtype=torch.uint8).view(torch.float8_e4m3fn)
+        found = {
+            "e8m0": mxfp8_problem(codes, one, whole=True),
+            "code": mxfp8_problem(code, scales, whole=True),
+            "scale": nvfp4_problem(codes, block, top, denominator, whole=True),
+        }
+        for kind, problem in found.items():
+            refused[kind] += [byte] if problem else []
+    assert refused["e8m0"] == list(range(247, 256))
+    assert refused["code"] == [0x7F, 0xFF]
+    assert refused["scale"] == [0x7F, *range(0x81, 0x100)]
 
 
 NVFP4 = "model.llm.layers.0.mlp.experts.w13_weight"

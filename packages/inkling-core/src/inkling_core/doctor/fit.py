@@ -23,11 +23,8 @@ UNLIMITED = 2**60  # cgroup v1 writes a huge number where there is no limit
 
 def memory(subject: Subject) -> Iterator[Finding]:
     """Host memory for weights and pool, against what is free for this process."""
-    from inkling_core.weights.info import checkpoint_info
-
-    config, free = config_of(subject), available_memory(subject.machine)
-    ranks = subject.settings.tensor_parallel
-    weights = {} if config is None else checkpoint_info(config).card_bytes
+    free, ranks = available_memory(subject.machine), subject.settings.tensor_parallel
+    weights = weight_bytes(subject)
     if free is None or ranks not in weights:
         yield Finding("memory", "host", "not examined", "free memory or weights are not known")
         return
@@ -41,6 +38,23 @@ def memory(subject: Subject) -> Iterator[Finding]:
         return
     remedy = "lower kv_cache_mib, free memory, or take a machine with more"
     yield Finding("memory", "host", "fault", found, remedy)
+
+
+def weight_bytes(subject: Subject) -> dict[int, int]:
+    """Tensor-parallel size -> bytes of weights a rank; empty where they are not known."""
+    from inkling_core.weights import CheckpointError
+    from inkling_core.weights.info import checkpoint_info
+
+    config = config_of(subject)
+    if config is None:
+        return {}
+    if not subject.settings.pack_experts:
+        return checkpoint_info(config).card_bytes
+    try:  # only the files say which experts are in a block format
+        info = checkpoint_info(checkpoint_folder(subject.settings.checkpoint))
+    except CheckpointError:  # a finding of its own
+        return {}
+    return info.packed_card_bytes or info.card_bytes
 
 
 def available_memory(machine: Machine) -> int | None:
