@@ -36,7 +36,7 @@ from inkling_cuda_ref.parity import runner
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "packages" / "inkling-core" / "tests" / "data" / "parity_small"
 TESTS = ROOT / "packages" / "inkling-cuda-ref" / "tests"
-UNITS = ("storage", "fused", "ops_rowwise", "ops_qkvr_prep", "ops_rel_attention", "ops_router")
+UNITS = ("storage", "joined", "ops_rowwise", "ops_qkvr_prep", "ops_rel_attention", "ops_router")
 
 
 @dataclass

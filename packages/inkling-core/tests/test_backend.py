@@ -64,6 +64,31 @@ def test_the_switch_disables_every_back_end(context, monkeypatch):
     assert Backend("mine", {"rms_norm": double_norm}).bind(context).rms_norm is ops.rms_norm
 
 
+def test_a_joined_step_is_op_after_op_where_nobody_offers_it_whole(context):
+    """By the bound ops, a replaced one among them."""
+    bound = Backend("mine", {"rms_norm": double_norm}).bind(context)
+    draw = torch.Generator().manual_seed(0)
+    stream, delta, norm = (torch.randn(*n, generator=draw) for n in ((5, 8), (5, 8), (8,)))
+    history, taps = torch.randn(1, 3, 8, generator=draw), torch.randn(8, 4, generator=draw)
+    after, normed = bound.conv_add_norm(stream, delta, history, taps, (0, 5), norm, 1e-6)
+    assert torch.equal(after, stream + ops.short_conv(delta, history, taps, (0, 5)))
+    assert torch.equal(normed, double_norm(after, norm, 1e-6))
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_joined_step_is_taken_whole_where_all_its_ops_are(context, refused):
+    given = {"rms_norm": double_norm, "short_conv": lambda *_: None}
+    answer = no("it is Monday") if refused else YES
+    whole = lambda *_: None  # noqa: E731 - its identity is the subject
+    mine = Backend("mine", given, {"short_conv": lambda c: answer}, {"conv_add_norm": whole})
+    assert (mine.bind(context).conv_add_norm is whole) == (not refused)
+
+
+def test_unknown_joined_steps_are_refused():
+    with pytest.raises(ValueError, match=r"unknown joined steps \['conv_norm_add'\]"):
+        Backend("mine", joined={"conv_norm_add": double_norm})
+
+
 def test_unknown_ops_and_orphan_verifiers_are_refused():
     with pytest.raises(ValueError, match="rms_nrom"):
         Backend("mine", {"rms_nrom": double_norm})

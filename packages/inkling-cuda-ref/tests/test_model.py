@@ -1,6 +1,7 @@
 """The core's decoder with these ops bound: logits of transformers, nano's greedy tokens, the
 conv-snapshot conformance suite over the store that it uses."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 pytest.importorskip("triton", reason="needs triton, which the kernels are written in")
 
 from parity_cases import DEVICE, WHOLE, hold, sample
+from triton.runtime.interpreter import GridExecutor
 
 from inkling_core.backend import OP_NAMES
 from inkling_core.checkpoint import load_decoder
@@ -23,6 +25,8 @@ from inkling_core.nano.eval import evaluate, exam
 from inkling_core.parity.ragged import run_ragged
 from inkling_cuda_ref import ops
 from inkling_cuda_ref.backend import CUDA_REF
+from inkling_cuda_ref.joined import JOINED
+from inkling_cuda_ref.storage import INTERPRETED
 
 GOLDEN = Path(__file__).parents[2] / "inkling-core" / "tests" / "data" / "golden"
 
@@ -36,6 +40,34 @@ def golden():
 def test_every_op_is_bound(golden):
     decoder, _ = golden
     assert all(getattr(decoder.ops, name) is getattr(ops, name) for name in OP_NAMES)
+    assert all(getattr(decoder.ops, name) is step for name, step in JOINED.items())
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="counts launches in the interpreter")
+def test_joined_steps_are_one_launch_each(golden, monkeypatch):
+    """A layer of a running generator: one launch before attention, one after each of two blocks;
+    the separate convolution and the separate cache write are gone."""
+    decoder, expected = golden
+    generator = TokenGenerator(decoder, 20, block_size=16)
+    generator.feed(expected["ids.0"][:17])
+    launched = Counter()
+    run = GridExecutor.__call__
+
+    def counted(self, *args, **kwargs):
+        launched[self.fn.__name__] += 1
+        return run(self, *args, **kwargs)
+
+    def no_write(*_):
+        raise AssertionError("keys and values were written a second time")
+
+    monkeypatch.setattr(GridExecutor, "__call__", counted)
+    monkeypatch.setattr(generator.caches.kv, "write", no_write)
+    generator.feed(expected["ids.0"][17:18])
+    layers = decoder.config.num_hidden_layers
+    assert launched["_prep_kernel"] == launched["_attend_kernel"] == layers
+    assert launched["_conv_add_norm_kernel"] == 2 * layers
+    assert launched["_norm_kernel"] == 2, "of the embedding, and the first layer's"
+    assert not launched["_conv_kernel"]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])

@@ -12,10 +12,12 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import torch
 
+from inkling_core import joined as one_by_one
 from inkling_core import ops as reference_ops
 from inkling_core.config import InklingConfig
 
@@ -61,7 +63,8 @@ class OpContext:
 
 @dataclass(frozen=True)
 class BoundOps:
-    """One callable per op. The signatures are those of `inkling_core.ops`, same names."""
+    """One callable per op and per joined step, under the names of `inkling_core.ops` and
+    `inkling_core.joined`; the signatures are theirs, a joined step's without its leading ops."""
 
     rms_norm: Callable[..., torch.Tensor]
     silu_and_mul: Callable[..., torch.Tensor]
@@ -74,9 +77,12 @@ class BoundOps:
     experts: Callable[..., torch.Tensor]
     shared_experts: Callable[..., torch.Tensor]
     logits: Callable[..., torch.Tensor]
+    qkvr_prep_and_write: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    conv_add_norm: Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-OP_NAMES = tuple(f.name for f in fields(BoundOps))
+JOINED_NAMES = tuple(one_by_one.PARTS)
+OP_NAMES = tuple(f.name for f in fields(BoundOps) if f.name not in JOINED_NAMES)
 
 
 @dataclass(frozen=True)
@@ -87,18 +93,24 @@ class Backend:
         name: shown in logs and tables.
         ops: op name -> function; absent ops are the reference's.
         verifiers: op name -> function of an `OpContext`; an op without one always accepts.
+        joined: joined step -> function that runs it as one (`inkling_core.joined`).
     """
 
     name: str
     ops: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     verifiers: Mapping[str, Callable[[OpContext], Verdict]] = field(default_factory=dict)
+    joined: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what, names in (("ops", self.ops), ("verifiers", self.verifiers)):
-            unknown = sorted(set(names) - set(OP_NAMES))
+        for what, names, known in (
+            ("ops", self.ops, OP_NAMES),
+            ("verifiers", self.verifiers, OP_NAMES),
+            ("joined steps", self.joined, JOINED_NAMES),
+        ):
+            unknown = sorted(set(names) - set(known))
             if unknown:
                 raise ValueError(
-                    f"back end {self.name!r}: unknown {what} {unknown}; known: {list(OP_NAMES)}"
+                    f"back end {self.name!r}: unknown {what} {unknown}; known: {list(known)}"
                 )
         orphans = sorted(set(self.verifiers) - set(self.ops))
         if orphans:
@@ -121,7 +133,16 @@ class Backend:
             bound[op] = self.ops[op] if verdict.ok else getattr(reference_ops, op)
             if op in self.ops and not verdict.ok:
                 logger.warning("%s.%s: %s; the reference op runs", self.name, op, verdict)
-        return BoundOps(**bound)
+        return BoundOps(**bound, **self._joined(bound))
+
+    def _joined(self, bound: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+        """Each joined step: as one where this back end runs every op of it, else op after op."""
+        found: dict[str, Callable[..., Any]] = {}
+        for name, parts in one_by_one.PARTS.items():
+            own = name in self.joined and all(bound[op] is self.ops.get(op) for op in parts)
+            body = partial(getattr(one_by_one, name), *(bound[op] for op in parts))
+            found[name] = self.joined[name] if own else body
+        return found
 
 
 REFERENCE = Backend("reference")

@@ -7,7 +7,7 @@ of requests, whose past lives in `Caches`. Full forward, chunked prefill and dec
 call with different steps. Parameters carry the published names without the `model.llm.` prefix.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -52,10 +52,12 @@ class Decoder(nn.Module):
         rows = tp.shard(config.vocab_size, "vocab_size")
         self.embed = Weight(rows, config.hidden_size, dtype=dtype)
         self.embed_norm = Weight(config.hidden_size, dtype=dtype)
-        self.layers = nn.ModuleList(
+        layers = [
             DecoderLayer(config, layer, self.ops, tp, dtype)
             for layer in range(config.num_hidden_layers)
-        )
+        ]
+        # A ModuleList is a sequence of what it was given, but is not typed as one.
+        self.layers: Sequence[DecoderLayer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.norm = Weight(config.hidden_size, dtype=dtype)
         self.unembed = Weight(rows, config.hidden_size, dtype=dtype)
 
@@ -116,9 +118,12 @@ class Decoder(nn.Module):
         """
         context = StepContext.of(self.config, step, caches)
         x_TD = self.embed_tokens(ids_T)
-        for block in self.layers:
-            x_TD = block(x_TD, context)
-        return self.ops.rms_norm(x_TD, self.norm.weight, self.config.rms_norm_eps)
+        # each block ends with the norm that the next one reads, the last with the final norm
+        first, *following = [*(block.attn_norm.weight for block in self.layers), self.norm.weight]
+        normed_TD = self.ops.rms_norm(x_TD, first, self.config.rms_norm_eps)
+        for block, norm_D in zip(self.layers, following, strict=True):
+            x_TD, normed_TD = block(x_TD, normed_TD, norm_D, context)
+        return normed_TD
 
     @torch.inference_mode()
     def logits(self, x_TD: Tensor) -> Tensor:

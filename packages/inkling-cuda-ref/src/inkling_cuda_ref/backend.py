@@ -4,7 +4,8 @@ Not a model and not a server:
 
     decoder = load_decoder(folder, CUDA_REF, dtype=torch.bfloat16, device=torch.device("cuda"))
 
-A verifier answers once, before any tensor exists; what it refuses runs as the reference op.
+A verifier answers once, before any tensor exists; what it refuses runs as the reference op, and a
+joined step of which it refuses a part runs op after op.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import torch
 from inkling_core.backend import OP_NAMES, YES, Backend, OpContext, Verdict, no
 from inkling_core.config import InklingConfig
 from inkling_cuda_ref import ops
+from inkling_cuda_ref.joined import JOINED
 from inkling_cuda_ref.storage import INTERPRETED
 
 LARGEST_ROW = 16384  # elements of a row that one program keeps in registers
@@ -55,4 +57,4 @@ _VERIFIERS = dict.fromkeys(_OPS, runs_here) | {
     ),
 }
 
-CUDA_REF = Backend("cuda_ref", _OPS, _VERIFIERS)
+CUDA_REF = Backend("cuda_ref", _OPS, _VERIFIERS, JOINED)

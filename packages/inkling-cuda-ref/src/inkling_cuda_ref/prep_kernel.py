@@ -1,8 +1,8 @@
 """Queries, keys, values and relative logits of a step in one launch.
 
-Not an op: `ops.qkvr_prep` gives it tensors of its own, `fused.qkvr_prep_and_write` the paged slots,
-which saves a pass over keys and values. A row is one head of one token, and a program makes a tile
-of rows of one kind:
+Not an op: `ops.qkvr_prep` gives it tensors of its own, `joined.qkvr_prep_and_write` the paged
+slots, which saves a pass over keys and values. A row is one head of one token, and a program makes
+a tile of rows of one kind:
 
     queries   norm, tau; and the head's relative logits r @ proj, tau
     keys      convolution on flat channels (history included), residual, norm

@@ -1,6 +1,6 @@
 """What several kernels do to a tile that is already in registers: norm, gate, convolution.
 
-Not kernels: device functions, so that an op and its fused form share one body. Float32 in and out;
+Not kernels: device functions, so that an op and its joined form share one body. Float32 in and out;
 `dtype` says where the law rounds to the model's dtype on the way.
 """
 

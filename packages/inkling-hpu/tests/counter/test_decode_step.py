@@ -148,7 +148,7 @@ def test_an_op_added_to_the_served_decoder_is_counted():
     """The count is of this object and no copy or list of what it should do."""
     decoder = build_decoder(SMALL, torch.bfloat16, 0, 8, ON)
     decoder.load_weights(list(decoder.named_parameters()))
-    decoder.layers[3].register_forward_hook(lambda module, given, out: out * 1.0)
+    decoder.layers[3].register_forward_hook(lambda module, given, out: (out[0] * 1.0, out[1]))
     more = count_step(decoder, decode_inputs(decoder, 1, 8192, ON))
     assert more.tally.total().ops == counted().tally.total().ops + 1
 

@@ -55,7 +55,8 @@ class Attention(nn.Module):
 
     def forward(self, x_TD: Tensor, context: StepContext) -> Tensor:
         k_TC, v_TC = self.wk_dv(x_TD), self.wv_dv(x_TD)
-        q_TNH, k_TGH, v_TGH, rel_TNR = self.ops.qkvr_prep(
+        kv = context.caches.kv
+        q_TNH, rel_TNR = self.ops.qkvr_prep_and_write(
             self.wq_du(x_TD),
             k_TC,
             v_TC,
@@ -63,12 +64,12 @@ class Attention(nn.Module):
             self.side_weights(),
             self.k_sconv.history(k_TC, context),
             self.v_sconv.history(v_TC, context),
-            context.step.starts,
             context.tau_T if self.window is None else None,
             self.eps,
+            kv,
+            self.layer,
+            context.step,
         )
-        kv = context.caches.kv
-        kv.write(self.layer, k_TGH, v_TGH, context.step)
         keys, values = kv.keys[self.layer], kv.values[self.layer]
         out_TNH = self.ops.rel_attention(q_TNH, rel_TNR, keys, values, context.step, self.window)
         return self.tp.all_reduce(self.wo_ud(out_TNH.flatten(1)))

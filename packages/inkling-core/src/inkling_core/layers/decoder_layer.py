@@ -2,6 +2,9 @@
 
 x += attn_sconv(attention(attn_norm(x)))
 x += mlp_sconv(mlp(mlp_norm(x)))             the residual stream stays in the model dtype
+
+A convolution, its addition and the norm of the sum are one joined step (`inkling_core.joined`), so
+a layer is given its input normed and ends with the norm of whatever comes next.
 """
 
 import torch
@@ -20,7 +23,8 @@ from inkling_core.parallel import TensorParallel
 
 
 class DecoderLayer(nn.Module):
-    """`[T, D]` -> `[T, D]`. Attributes carry the published names of their tensors."""
+    """Stream and its norm `[T, D]` -> the same, one layer on. Attributes carry the published names
+    of their tensors."""
 
     def __init__(
         self,
@@ -38,10 +42,18 @@ class DecoderLayer(nn.Module):
         self.mlp_norm = Weight(hidden, dtype=dtype)
         self.mlp = (DenseMLP if config.is_dense(layer) else MoE)(config, ops, tp, dtype)
         self.mlp_sconv = ShortConv(layer, Stream.MLP, hidden, taps, ops)
-        self.ops, self.eps = ops, config.rms_norm_eps
+        self.eps = config.rms_norm_eps
 
-    def forward(self, x_TD: Tensor, context: StepContext) -> Tensor:
-        normed_TD = self.ops.rms_norm(x_TD, self.attn_norm.weight, self.eps)
-        x_TD = x_TD + self.attn_sconv(self.attn(normed_TD, context), context)
-        normed_TD = self.ops.rms_norm(x_TD, self.mlp_norm.weight, self.eps)
-        return x_TD + self.mlp_sconv(self.mlp(normed_TD), context)
+    def forward(
+        self, x_TD: Tensor, normed_TD: Tensor, next_norm_D: Tensor, context: StepContext
+    ) -> tuple[Tensor, Tensor]:
+        """The stream after this layer, and its norm by the weight that follows the layer.
+
+        normed_TD: `x_TD` normed by `attn_norm`. next_norm_D: the next layer's `attn_norm`, the
+        decoder's final norm after the last layer.
+        """
+        attended_TD = self.attn(normed_TD, context)
+        x_TD, normed_TD = self.attn_sconv(
+            x_TD, attended_TD, self.mlp_norm.weight, self.eps, context
+        )
+        return self.mlp_sconv(x_TD, self.mlp(normed_TD), next_norm_D, self.eps, context)

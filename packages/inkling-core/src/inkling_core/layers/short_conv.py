@@ -2,7 +2,7 @@
 
 Not the convolutions on keys and values: those run inside `qkvr_prep`, before the head split.
 
-    y = delta + conv(delta)      then the caller adds the residual stream
+    stream += delta + conv(delta)      and the next block reads the norm of the stream
 """
 
 import torch
@@ -25,6 +25,11 @@ class ShortConv(Weight):
         """Stores this step's raw inputs; returns each request's `[Q, J, C]` history."""
         return context.caches.conv.exchange(self.layer, self.stream, x_TC, context.plan)
 
-    def forward(self, x_TC: Tensor, context: StepContext) -> Tensor:
-        history_QJC = self.history(x_TC, context)
-        return self.ops.short_conv(x_TC, history_QJC, self.weight[:, 0], context.step.starts)
+    def forward(
+        self, stream_TD: Tensor, delta_TD: Tensor, norm_D: Tensor, eps: float, context: StepContext
+    ) -> tuple[Tensor, Tensor]:
+        """The residual stream with a block's output in it, and its norm by `norm_D`."""
+        history_QJD, starts = self.history(delta_TD, context), context.step.starts
+        return self.ops.conv_add_norm(
+            stream_TD, delta_TD, history_QJD, self.weight[:, 0], starts, norm_D, eps
+        )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from inkling_core.embedded import checkpoint_folder
 from inkling_core.generate import BLOCK_SIZE, allocate_caches
 from inkling_core.generate_text import Text
 from inkling_core.layers.context import Caches
-from inkling_core.layers.decoder_layer import DecoderLayer
 from inkling_core.model import Decoder
 from inkling_core.nano import tasks
 from inkling_core.nano.eval import Exam, exam
@@ -66,19 +65,12 @@ class Fault:
     borrow: str = "none"  # none, all, needle
 
 
-def blocks(decoder: Decoder) -> Iterator[DecoderLayer]:
-    """The decoder's layers, typed: a ModuleList says only that they are modules."""
-    for layer in decoder.layers:
-        assert isinstance(layer, DecoderLayer)
-        yield layer
-
-
 def drop_tau(decoder: Decoder) -> None:
     decoder.config = decoder.config.replace(log_scaling_n_floor=None)
 
 
 def _each_bias(decoder: Decoder, change: Callable[[Tensor], Tensor]) -> None:
-    for block in blocks(decoder):
+    for block in decoder.layers:
         bank = block.attn.rel_logits_proj.proj
         bank.copy_(change(bank))
 
@@ -96,7 +88,7 @@ def resize_window(by: int) -> Callable[[Decoder], None]:
     """Window layers see `by` keys more, or fewer where it is negative."""
 
     def spoil(decoder: Decoder) -> None:
-        for block in blocks(decoder):
+        for block in decoder.layers:
             if block.attn.window is not None:
                 block.attn.window += by
 
@@ -105,7 +97,7 @@ def resize_window(by: int) -> Callable[[Decoder], None]:
 
 def confuse_extents(decoder: Decoder) -> None:
     """Global layers use the window's extent."""
-    for block in blocks(decoder):
+    for block in decoder.layers:
         if block.attn.window is None:
             block.attn.rel_logits_proj.proj[:, decoder.config.sliding_window :] = 0
 

@@ -20,9 +20,9 @@ from inkling_hpu.counter.layer_kinds import STEP, LayerKinds
 OTHER = "other"
 NORMS = "norms and residual"
 PARTS: Mapping[str, str | Mapping[str, str]] = {
+    "inkling_core.joined": {"conv_add_norm": NORMS},
     "inkling_core.layers.attention": "gemm",
     "inkling_core.layers.context": "tau",
-    "inkling_core.layers.decoder_layer": NORMS,
     "inkling_core.layers.mlp": "dense MLP",
     "inkling_core.layers.moe": "experts",
     "inkling_core.model": {"embed_tokens": "embedding", "forward": NORMS, "logits": "head"},

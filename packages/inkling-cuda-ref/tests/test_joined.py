@@ -1,4 +1,6 @@
-"""Fused steps equal the ops of the core one after the other."""
+"""Joined steps in one launch equal the core's, which are the ops of the law one after the other."""
+
+import inspect
 
 import pytest
 import torch
@@ -7,12 +9,26 @@ pytest.importorskip("triton", reason="needs triton, which the kernels are writte
 
 from parity_cases import DEVICE, Draw, dtypes, hold, ragged_starts, scattered_step, sizes
 
+from inkling_core import joined as one_by_one
 from inkling_core import ops as law
+from inkling_core.backend import JOINED_NAMES
 from inkling_core.kv_cache import TensorKVCache
 from inkling_core.ops import QkvrWeights
-from inkling_cuda_ref.fused import conv_add_norm, qkvr_prep_and_write
+from inkling_cuda_ref.joined import JOINED, conv_add_norm, qkvr_prep_and_write
 
 EPS = 1e-6
+
+
+def parameters(function, skipped=0):
+    """Names of the arguments, without the ops that a body of the core takes first."""
+    return list(inspect.signature(function).parameters)[skipped:]
+
+
+@pytest.mark.parametrize("name", JOINED_NAMES)
+def test_signatures_are_the_cores(name):
+    body, parts = getattr(one_by_one, name), one_by_one.PARTS[name]
+    assert parameters(body)[: len(parts)] == list(parts)
+    assert parameters(JOINED[name]) == parameters(body, len(parts))
 
 
 @dtypes()
@@ -25,9 +41,11 @@ def test_conv_add_norm(size, dtype):
     conv_DW = draw(37, 4, scale=0.5, dtype=torch.float32)
     delta_TD[size - padding :] = float("nan")
     found = conv_add_norm(stream_TD, delta_TD, history_QJD, conv_DW, starts, norm_D, EPS)
-    expected = stream_TD + law.short_conv(delta_TD, history_QJD, conv_DW, starts)
-    hold("short_conv", found[0], expected, "stream")
-    hold("rms_norm", found[1], law.rms_norm(expected, norm_D, EPS), "normed")
+    expected = one_by_one.conv_add_norm(
+        law.short_conv, law.rms_norm, stream_TD, delta_TD, history_QJD, conv_DW, starts, norm_D, EPS
+    )
+    hold("short_conv", found[0], expected[0], "stream")
+    hold("rms_norm", found[1], expected[1], "normed")
 
 
 @dtypes()
@@ -50,15 +68,13 @@ def test_keys_and_values_land_in_their_slots(contexts, dtype):
     pages = torch.full((num_blocks, 16, 2, kv_heads, width), float("nan")).to(dtype).to(DEVICE)
     keys, values = pages[:, :, 0], pages[:, :, 1]
 
-    found = qkvr_prep_and_write(*given, weights, *histories, tau_T, EPS, keys, values, step)
-    q_TNH, k_TGH, v_TGH, rel_TNR = law.qkvr_prep(
-        *given, weights, *histories, step.starts, tau_T, EPS
-    )
-    real = step.num_tokens
-    hold("qkvr_prep", found[0][:real], q_TNH[:real], "queries")
-    hold("qkvr_prep", found[1][:real], rel_TNR[:real], "relative logits")
     cache = TensorKVCache([torch.full_like(keys, torch.nan)], [torch.full_like(values, torch.nan)])
-    cache.write(0, k_TGH, v_TGH, step)
+
+    side = (*given, weights, *histories, tau_T, EPS)
+    found = qkvr_prep_and_write(*side, TensorKVCache([keys], [values]), 0, step)
+    expected = one_by_one.qkvr_prep_and_write(law.qkvr_prep, *side, cache, 0, step)
+    for name, ours, wanted in zip(("queries", "relative logits"), found, expected, strict=True):
+        hold("qkvr_prep", ours[: step.num_tokens], wanted[: step.num_tokens], name)
     for name, ours, wanted in (("keys", keys, cache.keys[0]), ("values", values, cache.values[0])):
         hold("qkvr_prep", ours[1:].nan_to_num(9.0), wanted[1:].nan_to_num(9.0), name)
     assert pages[0].isnan().all(), "padding writes nothing, the null block neither"

@@ -1,10 +1,11 @@
-"""Neighbouring steps of a decoder layer in one launch each, for callers that own both sides.
+"""The joined steps of `inkling_core.joined` in one launch each; the decoder calls them there.
 
-Not ops: the law's names take and return what a layer passes on, so that every back end can be held
-to them one by one; these save the passes over memory between two of them. Same kernels' bodies.
+Not ops: bodies of the same kernels, without the passes over memory between two ops.
 
-    qkvr_prep_and_write   qkvr_prep, then keys and values into their paged slots
+    qkvr_prep_and_write   K/V convolution, norms, relative logits; keys and values stored in pages
     conv_add_norm         stream += short_conv(delta), then rms_norm of the stream
+
+JOINED is what `backend.CUDA_REF` offers.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from inkling_core.kv_cache import KVCache
 from inkling_core.ops import QkvrWeights
 from inkling_core.step import Step
 from inkling_cuda_ref.packing import packing
@@ -32,17 +34,14 @@ def qkvr_prep_and_write(
     v_history_QJC: Tensor,
     tau_T: Tensor | None,
     eps: float,
-    keys_PLGH: Tensor,
-    values_PLGH: Tensor,
+    kv: KVCache,
+    layer: int,
     step: Step,
 ) -> tuple[Tensor, Tensor]:
-    """`q_TNH, rel_TNR` of `ops.qkvr_prep`; its keys and values lie in the pages afterwards.
-
-    Arguments as there; `keys_PLGH` and `values_PLGH` of one layer are written in place at
-    `step.slots_T`. Padding tokens write nothing.
-    """
+    """See `inkling_core.joined`: same arguments behind the op, same result. Padding tokens write
+    nothing; `kv` is written at `step.slots_T`."""
     return prepared_into(
-        keys_PLGH, values_PLGH, step.slots_T, q_TC, k_TC, v_TC, r_TC, weights,
+        kv.keys[layer], kv.values[layer], step.slots_T, q_TC, k_TC, v_TC, r_TC, weights,
         k_history_QJC, v_history_QJC, step.starts, tau_T, eps,
     )  # fmt: skip
 
@@ -95,17 +94,8 @@ def conv_add_norm(
     norm_D: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
-    """The residual stream after a block, and what the next block reads of it.
-
-    Args:
-        stream_TD: residual stream before the block.
-        delta_TD: the block's raw output, which the convolution reads.
-        history_QJD, conv_DW, starts: of `ops.short_conv`.
-        norm_D, eps: of `ops.rms_norm`.
-
-    Returns:
-        `stream_TD + short_conv(delta_TD)` and its norm, `[T, D]` each; padding keeps its stream.
-    """
+    """See `inkling_core.joined`: same arguments behind the ops, same result; padding keeps its
+    stream."""
     num_tokens, width = stream_TD.shape
     packed = packing(starts, num_tokens, stream_TD.device)
     out_TD, normed_TD = (torch.empty_like(stream_TD) for _ in range(2))
@@ -118,3 +108,6 @@ def conv_add_norm(
         TAPS=conv_DW.shape[1], TOKENS=tokens, COLUMNS=columns,
     )  # fmt: skip
     return out_TD, normed_TD
+
+
+JOINED = {"qkvr_prep_and_write": qkvr_prep_and_write, "conv_add_norm": conv_add_norm}
