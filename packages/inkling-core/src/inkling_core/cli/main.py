@@ -21,6 +21,7 @@ from inkling_core.cli.mistakes import UsageError
 from inkling_core.naming import suggestion
 
 TRACEBACK = "INKLING_TRACEBACK"
+"""Any value: an error of a command shows where it came from, not its message alone."""
 
 # What a command imports, and how to get it where it is absent.
 REMEDIES = {

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "INKLING_EMULATED_"
-SWITCH = "INKLING_HPU_EMULATION"  # "1" tells a child process to install the hook at start
+SWITCH = "INKLING_HPU_EMULATION"
+"""`1` tells a child process to install the import hook at start; the parent sets it."""
 GAUDI_GENERATIONS = (2, 3)
 GIB = 2**30
 

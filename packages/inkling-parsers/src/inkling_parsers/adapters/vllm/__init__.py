@@ -25,6 +25,7 @@ from pathlib import Path
 
 PLUGIN_FILE = str(Path(__file__).with_name("inkling_py.py"))
 INKLING2_SWITCH = "INKLING_PARSERS_INKLING2"
+"""`off` leaves the parsers of Inkling 2 unregistered."""
 
 _PACKAGE = __name__
 _CLASSES = {

@@ -13,6 +13,7 @@ from typing import Any
 from inkling_parsers.adapters.answer_stream import Calls
 
 COERCION_SWITCH = "INKLING_PARSERS_COERCE"
+"""`on`, set for the server, coerces arguments of tool calls to the types of their schemas."""
 
 
 def openai_tools(tools: Iterable[Any] | None) -> list[dict[str, Any]]:
