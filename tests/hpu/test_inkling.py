@@ -117,9 +117,10 @@ def test_two_ranks(name, model, reference, execute):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_float32_tokens_are_equal(name, model, reference, execute):
+@BOTH_WAYS
+def test_float32_tokens_are_equal(name, asynchronous, model, reference, execute):
     batches = [MIXED, GROWING]
-    engine = {**SMALL_POOL, "dtype": "float32"}
+    engine = {**SMALL_POOL, "dtype": "float32", "async_scheduling": asynchronous}
     lifted = {"INKLING_EMULATED_FLOAT32": "1"}
     outcome = execute(Run(model(name), batches, engine, lifted, poison=True))
     print(f"{outcome.preemptions} preemptions, {outcome.poisoned} blocks poisoned")

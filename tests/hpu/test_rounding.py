@@ -47,7 +47,7 @@ def test_the_runner_rounds_no_worse_than_the_dense_decoder(
     batches = batches_of(name, execute, run)
     outcome = execute(run(batches))
     assert max(outcome.cached[1]) >= 128
-    squares, dense_squares = [], []
+    errors, dense_errors = [], []
     for batch, tokens, found in zip(batches, outcome.tokens, outcome.log_probs, strict=True):
         exact = judging.log_probs(reference(name), batch.prompts, tokens)
         dense = judging.log_probs(dense_bfloat16(name), batch.prompts, tokens)
@@ -56,9 +56,13 @@ def test_the_runner_rounds_no_worse_than_the_dense_decoder(
         own = judging.own_gap(reference(name), dense_bfloat16(name), batch.prompts, tokens)
         print(f"largest gap {gap:.3f}, of dense bfloat16 {own:.3f}; ", end="")
         print(f"error {rms(runner - exact):.4f}, of dense bfloat16 {rms(dense - exact):.4f}")
-        squares.append(runner - exact)
-        dense_squares.append(dense - exact)
-    assert rms(torch.cat(squares)) <= SLACK * rms(torch.cat(dense_squares))
+        texts = [[*p, *a] for p, a in zip(batch.prompts, tokens, strict=True)]
+        counts = [judging.routing_flips(model(name), text) for text in texts]
+        flips, decisions = (sum(column) for column in zip(*counts, strict=True))
+        print(f"{flips} of {decisions} routing decisions turned by bfloat16")
+        errors.append(runner - exact)
+        dense_errors.append(dense - exact)
+    assert rms(torch.cat(errors)) <= SLACK * rms(torch.cat(dense_errors))
 
 
 @pytest.mark.parametrize("name", UNSTEADY)
