@@ -91,7 +91,12 @@ def _settings(settings: type, base: type | None) -> list[str]:
     known = {field.name for field in dataclasses.fields(base)} if base else set()
     explained = field_help(settings)
     rows = [
-        (f"`{f.name}`", f"`{f.type}`", _typed(f.default), explained[f.name].replace("None", "null"))
+        (
+            f"`{f.name}`",
+            f"`{f.type.replace(' | None', ' or null')}`",
+            _typed(f.default),
+            explained[f.name].replace("None", "null"),
+        )
         for f in dataclasses.fields(settings)
         if f.name not in known
     ]
