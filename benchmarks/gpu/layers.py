@@ -62,10 +62,12 @@ def ours(backend: Backend, shapes: Shapes, tokens: int, device: torch.device) ->
     step = Step.single(tokens, 0, range(1, blocks), shapes.block, device=device)
     context = StepContext.of(config, step, caches)
     x_TD = torch.randn(tokens, shapes.hidden, generator=generator, device=device).to(dtype)
+    block, norm_D = decoder.layers[0], torch.ones(shapes.hidden, dtype=dtype, device=device)
+    normed_TD = decoder.ops.rms_norm(x_TD, block.attn_norm.weight, config.rms_norm_eps)
 
     @torch.inference_mode()
     def run() -> Tensor:
-        return decoder.layers[0](x_TD, context)
+        return block(x_TD, normed_TD, norm_D, context)[0]
 
     return run
 

@@ -1,5 +1,5 @@
-"""Writes the small golden checkpoint and transformers' logits for it, so that every environment
-can be held to transformers without installing it.
+"""Writes the small golden checkpoint with transformers' logits and greedy tokens for it, so that
+every environment can be held to transformers without installing it.
 
     python tests/parity/make_golden.py            # rewrites packages/inkling-core/tests/data/golden
 
@@ -20,6 +20,7 @@ from hf_oracle import hf_logits, make_checkpoint
 
 GOLDEN = Path(__file__).parents[2] / "packages/inkling-core/tests/data/golden"
 LENGTHS = (80, 37, 5)
+GREEDY = 16  # tokens that transformers adds to each sequence
 GEOMETRY = {
     "vocab_size": 96,
     "unpadded_vocab_size": 89,
@@ -34,8 +35,17 @@ GEOMETRY = {
 }
 
 
+def hf_greedy(model, ids: list[int]) -> torch.Tensor:
+    """`[GREEDY]` tokens, each the arg-max of a whole forward over everything before it."""
+    grown = list(ids)
+    for _ in range(GREEDY):
+        grown.append(int(hf_logits(model, grown)[-1].argmax()))
+    return torch.tensor(grown[len(ids) :])
+
+
 def write(directory: Path) -> None:
-    """Checkpoint in the published format, plus `expected.safetensors` with ids and logits."""
+    """Checkpoint in the published format, plus `expected.safetensors` with ids, logits and
+    greedy tokens."""
     model = make_checkpoint(directory, seed=7, dtype=torch.bfloat16, **GEOMETRY)
     model.float()
     tensors = {}
@@ -44,6 +54,7 @@ def write(directory: Path) -> None:
         ids = torch.randint(3, GEOMETRY["unpadded_vocab_size"], (length,), generator=generator)
         tensors[f"ids.{number}"] = ids
         tensors[f"logits.{number}"] = hf_logits(model, ids.tolist()).float().contiguous()
+        tensors[f"greedy.{number}"] = hf_greedy(model, ids.tolist())
     save_file(tensors, directory / "expected.safetensors")
     (directory / "generation_config.json").unlink(missing_ok=True)
 
