@@ -5,6 +5,7 @@ plug-in inside vLLM and vllm-gaudi.
 """
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,9 @@ import torch
 
 from inkling_core.config.presets import PRESETS
 from inkling_hpu import plugin
+from inkling_hpu.buckets.file import VARIABLE, read
+from inkling_hpu.buckets.generate import generate
+from inkling_hpu.buckets.profile import Profile
 from inkling_hpu.paths import MODEL_PATH, WORKER_PATH
 from inkling_hpu.refusals import INPUT_REUSE, RefusedError
 
@@ -33,10 +37,13 @@ def platform():
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch):
+def environment(monkeypatch, tmp_path):
     for name in list(os.environ):
         if name.startswith(("VLLM_", "PT_HPU", "QUANT_CONFIG", "INKLING_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))
+    monkeypatch.setenv(VARIABLE, "")  # so that it is put back after the test
+    monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv(INPUT_REUSE, "0")  # so that the plug-in's own default leaves no trace
 
 
@@ -58,6 +65,7 @@ def _config(architecture="InklingForConditionalGeneration", worker_cls="auto", *
             data_parallel_size=1,
             enable_expert_parallel=False,
         ),
+        scheduler_config=SimpleNamespace(max_num_seqs=16, max_num_batched_tokens=512),
         speculative_config=None,
         kv_transfer_config=None,
         lora_config=None,
@@ -144,10 +152,22 @@ def test_reuse_of_graph_inputs_is_switched_off_unless_somebody_chose(platform, m
         platform.check_and_update_config(_config())
 
 
+def test_our_buckets_are_named_for_ours_unless_somebody_chose(platform, monkeypatch, tmp_path):
+    plugin.choose_worker(platform)
+    platform.check_and_update_config(_config("LlamaForCausalLM"))
+    assert VARIABLE not in os.environ
+    for length in (1024, 4096):  # the second model of a process has buckets of its own
+        platform.check_and_update_config(_config(max_model_len=length))
+        found = read(Path(os.environ[VARIABLE]))
+        assert found == generate(Profile(length, 16, 512))
+    monkeypatch.setenv("VLLM_DECODE_BLOCK_BUCKET_MAX", "32")
+    monkeypatch.delenv(VARIABLE)
+    platform.check_and_update_config(_config())
+    assert VARIABLE not in os.environ
+
+
 def test_paths_name_what_they_say():
     """Read, not imported: the worker needs vllm_gaudi."""
-    from pathlib import Path
-
     import inkling_hpu
 
     package = Path(inkling_hpu.__file__).parent

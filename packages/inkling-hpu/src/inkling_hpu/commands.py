@@ -19,3 +19,18 @@ BENCH_OPS = Command(
     ),
     conf="inkling_hpu.counter.conf",
 )
+
+BUCKETS = Command(
+    "buckets",
+    "buckets",
+    "graphs that a Gaudi server warms up: every shape covered, worst padding, warm-up time",
+    "inkling_hpu.buckets.settings:BucketsSettings",
+    "inkling_hpu.buckets.command:run",
+    (
+        "inkling buckets",
+        "inkling buckets max_model_len=[262144] max_num_seqs=8 format=json",
+        "inkling buckets max_model_len=[262144] format=file > buckets.txt",
+        "inkling buckets max_model_len=[262144] check=buckets.txt",
+    ),
+    conf="inkling_hpu.buckets.conf",
+)

@@ -5,7 +5,8 @@ other plug-ins and several times in some, so it is idempotent and does not care 
 
     not on a Gaudi             nothing happens
     vllm_gaudi has changed     refused, every difference listed (gaudi.names)
-    our architectures          our model class over vLLM's; our worker while worker_cls is "auto"
+    our architectures          our model class over vLLM's; our worker while worker_cls is "auto";
+                               our buckets while no variable of vllm-gaudi chooses some
     every other model          untouched
 
 What it is not: the patches' register (patches.py), the refusals (refusals.py) or the parts of
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 from typing import Any
 
 from inkling_core.serving.paths import ARCHITECTURES
@@ -80,5 +82,22 @@ def _prepare(vllm_config: Any) -> None:
     asked = Deployment.of(vllm_config, float32_allowed=float32)
     refuse(vllm_config.model_config.hf_config.geometry, asked)
     os.environ.setdefault(INPUT_REUSE, "0")
+    _name_buckets(asked.block_size, vllm_config)
     if vllm_config.parallel_config.worker_cls == "auto":
         vllm_config.parallel_config.worker_cls = WORKER_PATH
+
+
+def _name_buckets(block_size: int, vllm_config: Any) -> None:
+    """Our buckets, for this process and those it starts, unless the operator chose some."""
+    from inkling_hpu.buckets.file import put_in_place
+    from inkling_hpu.buckets.profile import Profile
+
+    scheduler = vllm_config.scheduler_config
+    profile = Profile(
+        vllm_config.model_config.max_model_len,
+        scheduler.max_num_seqs,
+        scheduler.max_num_batched_tokens,
+        block_size=block_size,
+    )
+    cache = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()
+    put_in_place(profile, cache / "inkling", os.environ)

@@ -1,0 +1,65 @@
+"""What decides the buckets of a server.
+
+Not the buckets (generate.py) and not settings of a command (settings.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+BLOCK = 128
+"""Tokens of a KV block on Gaudi."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Limits of a server and the padding that its operator allows.
+
+    max_model_len: longest request in tokens, prompt and answer.
+    max_num_seqs: most requests that decode together.
+    chunk: most new tokens of one prefill step (vLLM's max_num_batched_tokens).
+    padding_percent: most that a bucket may exceed what is in it, dimension by dimension.
+    smallest_query: new tokens to which a shorter prefill is padded, whatever the percentage.
+    smallest_context: the same for a prefill's cached blocks; a prefill without any has a bucket of
+        its own.
+    smallest_decode: the same for the KV blocks of a decode step, all requests together; at least
+        a block for each request.
+    block_size: tokens of a KV block.
+
+    Raises ValueError naming the value and its limits.
+    """
+
+    max_model_len: int
+    max_num_seqs: int = 16
+    chunk: int = 2048
+    padding_percent: int = 25
+    smallest_query: int = 256
+    smallest_context: int = 16
+    smallest_decode: int = 64
+    block_size: int = BLOCK
+
+    def __post_init__(self) -> None:
+        names = ("max_model_len", "max_num_seqs", "chunk", "padding_percent", "smallest_query")
+        for name in (*names, "smallest_context", "smallest_decode", "block_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+
+    @property
+    def longest_query(self) -> int:
+        """New tokens of the largest prefill."""
+        return min(self.chunk, self.max_model_len)
+
+    @property
+    def request_blocks(self) -> int:
+        """KV blocks of the longest request while it decodes."""
+        return ceil(self.max_model_len / self.block_size)
+
+    @property
+    def fewest_decode_blocks(self) -> int:
+        """The smallest size of a decode step in KV blocks."""
+        return max(self.smallest_decode, self.max_num_seqs)
+
+    def context_blocks(self, query: int) -> int:
+        """Most cached blocks beside so many new tokens."""
+        return ceil((self.max_model_len - query) / self.block_size)
