@@ -17,6 +17,7 @@ CONFS = (
     ROOT / "conf",
     ROOT / "packages" / "inkling-core" / "src" / "inkling_core" / "parity" / "conf",
     ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "counter" / "conf",
+    ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "buckets" / "conf",
 )
 COMMANDS = composed()
 

@@ -24,6 +24,7 @@ LIGHT = [
     "inkling_core.embedded",
     "inkling_hpu",
     "inkling_hpu.commands",
+    "inkling_hpu.buckets.settings",
     "inkling_hpu.counter.settings",
     "inkling_cuda_ref",
     "inkling_parsers",

@@ -29,7 +29,7 @@ BUCKETS = Command(
     (
         "inkling buckets",
         "inkling buckets max_model_len=[262144] max_num_seqs=8 format=json",
-        "inkling buckets max_model_len=[262144] format=file > buckets.txt",
+        "inkling buckets max_model_len=[262144] format=file",
         "inkling buckets max_model_len=[262144] check=buckets.txt",
     ),
     conf="inkling_hpu.buckets.conf",
