@@ -19,8 +19,10 @@ def test_environment_round_trip_carries_every_kind_of_value():
         max_model_len=4096,
         extra_args=("--disable-log-requests", "--seed", "3"),
         conv_dtype="float32",
+        long_prefill_share=None,
     )
     assert ServeSettings.from_environment(settings.environment()) == settings
+    assert settings.environment()["INKLING_LONG_PREFILL_SHARE"] == "null"
     assert ServeSettings().environment() == {}
 
 
@@ -56,6 +58,9 @@ def test_contradicting_secret_is_not_shown():
         ({"dtype": "float16"}, "dtype='float16' must be one of auto, float32, bfloat16"),
         ({"port": 0}, "port=0 must lie in 1..65535"),
         ({"block_size": 0}, "block_size=0 must be >= 1"),
+        ({"long_prefill_share": 0.0}, "long_prefill_share=0.0 must lie above 0 and not above 1"),
+        ({"long_prefill_share": 1.1}, "long_prefill_share=1.1 .*; null leaves long prompts"),
+        ({"long_prefill_share": float("nan")}, "long_prefill_share=nan"),
         ({"max_model_len": 0}, "max_model_len=0 must be >= 1"),
         (
             {"pack_experts": True, "backend": "hpu_emulated"},

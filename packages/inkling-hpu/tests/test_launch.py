@@ -69,4 +69,13 @@ def test_vllm_gets_no_cpu_arguments():
     told = arguments(SETTINGS, launch.EMULATED)
     assert "--kv-cache-memory-bytes" not in told
     assert told[told.index("--gpu-memory-utilization") + 1] == "1.0"
-    assert told[told.index("--scheduler-cls") + 1] == "inkling_hpu.scheduler.InklingHpuScheduler"
+    assert "--scheduler-cls" not in told  # the plug-in names it, for production too
+
+
+def test_the_long_prefill_share_needs_synchronous_steps():
+    from dataclasses import replace
+
+    told = arguments(SETTINGS, launch.EMULATED)
+    assert "--no-async-scheduling" in told and "" not in told
+    unpaced = replace(SETTINGS, long_prefill_share=None)
+    assert "--no-async-scheduling" not in arguments(unpaced, launch.EMULATED)

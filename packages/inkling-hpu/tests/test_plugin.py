@@ -16,7 +16,7 @@ from inkling_hpu import plugin
 from inkling_hpu.buckets.file import VARIABLE, read
 from inkling_hpu.buckets.generate import generate
 from inkling_hpu.buckets.profile import Profile
-from inkling_hpu.paths import MODEL_PATH, WORKER_PATH
+from inkling_hpu.paths import MODEL_PATH, SCHEDULER_PATH, WORKER_PATH
 from inkling_hpu.refusals import INPUT_REUSE, RefusedError
 
 THEIRS = "vllm_gaudi.v1.worker.hpu_worker.HPUWorker"
@@ -65,7 +65,12 @@ def _config(architecture="InklingForConditionalGeneration", worker_cls="auto", *
             data_parallel_size=1,
             enable_expert_parallel=False,
         ),
-        scheduler_config=SimpleNamespace(max_num_seqs=16, max_num_batched_tokens=512),
+        scheduler_config=SimpleNamespace(
+            max_num_seqs=16,
+            max_num_batched_tokens=512,
+            scheduler_cls=None,
+            async_scheduling=True,
+        ),
         speculative_config=None,
         kv_transfer_config=None,
         lora_config=None,
@@ -84,7 +89,7 @@ def _config(architecture="InklingForConditionalGeneration", worker_cls="auto", *
 def test_our_worker_is_chosen_for_ours_only_and_only_where_nobody_chose(
     platform, architecture, asked, chosen
 ):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     config = _config(architecture, asked)
     for _ in range(2):  # vLLM checks a configuration several times
         platform.check_and_update_config(config)
@@ -92,10 +97,28 @@ def test_our_worker_is_chosen_for_ours_only_and_only_where_nobody_chose(
     assert platform.seen == 2
 
 
+@pytest.mark.parametrize(
+    ("architecture", "asynchronous", "named", "chosen"),
+    [
+        ("InklingForCausalLM", True, None, SCHEDULER_PATH),
+        ("InklingForCausalLM", False, None, plugin.SYNCHRONOUS),
+        ("InklingForCausalLM", True, "own.Scheduler", "own.Scheduler"),
+        ("LlamaForCausalLM", True, None, None),
+    ],
+)
+def test_our_scheduler_too(platform, architecture, asynchronous, named, chosen):
+    plugin.choose_classes(platform)
+    config = _config(architecture)
+    config.scheduler_config.scheduler_cls = named
+    config.scheduler_config.async_scheduling = asynchronous
+    platform.check_and_update_config(config)
+    assert config.scheduler_config.scheduler_cls == chosen
+
+
 def test_wrapping_again_does_nothing(platform):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     once = platform.__dict__["check_and_update_config"]
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     assert platform.__dict__["check_and_update_config"] is once
 
 
@@ -112,7 +135,7 @@ def test_another_wrapper_below_and_above_is_called_too(platform):
         cls.check_and_update_config = classmethod(check_and_update_config)
 
     wrap(platform, "below")
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     wrap(platform, "above")
     config = _config()
     platform.check_and_update_config(config)
@@ -121,21 +144,21 @@ def test_another_wrapper_below_and_above_is_called_too(platform):
 
 
 def test_what_is_not_served_is_refused_before_the_platform_looks(platform):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     with pytest.raises(RefusedError, match="quantisation fp8"):
         platform.check_and_update_config(_config(quantization="fp8"))
     assert platform.seen == 0
 
 
 def test_other_models_are_not_refused(platform):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     platform.check_and_update_config(_config("LlamaForCausalLM", quantization="fp8"))
     assert platform.seen == 1
 
 
 @pytest.mark.parametrize("model_config", [None, SimpleNamespace(hf_config=None)])
 def test_a_configuration_without_a_model_passes(platform, model_config):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     config = _config()
     config.model_config = model_config
     platform.check_and_update_config(config)
@@ -144,7 +167,7 @@ def test_a_configuration_without_a_model_passes(platform, model_config):
 
 def test_reuse_of_graph_inputs_is_switched_off_unless_somebody_chose(platform, monkeypatch):
     monkeypatch.delenv(INPUT_REUSE)
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     platform.check_and_update_config(_config())
     assert os.environ.pop(INPUT_REUSE) == "0"
     monkeypatch.setenv(INPUT_REUSE, "1")
@@ -153,7 +176,7 @@ def test_reuse_of_graph_inputs_is_switched_off_unless_somebody_chose(platform, m
 
 
 def test_our_buckets_are_named_for_ours_unless_somebody_chose(platform, monkeypatch, tmp_path):
-    plugin.choose_worker(platform)
+    plugin.choose_classes(platform)
     platform.check_and_update_config(_config("LlamaForCausalLM"))
     assert VARIABLE not in os.environ
     for length in (1024, 4096):  # the second model of a process has buckets of its own
@@ -173,5 +196,6 @@ def test_paths_name_what_they_say():
     package = Path(inkling_hpu.__file__).parent
     module, name = MODEL_PATH.split(":")
     assert f"class {name}(" in (package / f"{module.split('.')[1]}.py").read_text()
-    _, module, name = WORKER_PATH.split(".")
-    assert f"class {name}(" in (package / f"{module}.py").read_text()
+    for path in (WORKER_PATH, SCHEDULER_PATH):
+        _, module, name = path.split(".")
+        assert f"class {name}(" in (package / f"{module}.py").read_text()

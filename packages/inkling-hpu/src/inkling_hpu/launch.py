@@ -40,10 +40,11 @@ def _prepare(settings: ServeSettings, environ: MutableMapping[str, str]) -> None
 
 
 def _arguments(settings: ServeSettings) -> Mapping[str, Any]:
-    return {
-        "--gpu-memory-utilization": 1.0,  # the emulated device holds nothing but the pool
-        "--scheduler-cls": "inkling_hpu.scheduler.InklingHpuScheduler",
-    }
+    # the emulated device holds nothing but the pool
+    always = {"--gpu-memory-utilization": 1.0}
+    if settings.long_prefill_share is None:
+        return always
+    return {**always, "--no-async-scheduling": ""}  # inkling_core.serving.long_prefill says why
 
 
 EMULATED = Launch(

@@ -5,4 +5,5 @@ Not the classes: importing this file imports nothing.
 
 MODEL_PATH = "inkling_hpu.serving_model:InklingForGaudi"
 WORKER_PATH = "inkling_hpu.worker.InklingWorker"
+SCHEDULER_PATH = "inkling_hpu.scheduler.InklingHpuScheduler"
 DEVICE_NAME = "hpu"  # vLLM's name for the platform

@@ -5,8 +5,9 @@ other plug-ins and several times in some, so it is idempotent and does not care 
 
     not on a Gaudi             nothing happens
     vllm_gaudi has changed     refused, every difference listed (gaudi.names)
-    our architectures          our model class over vLLM's; our worker while worker_cls is "auto";
-                               our buckets while no variable of vllm-gaudi chooses some
+    our architectures          our model class over vLLM's; our worker and our scheduler where
+                               nobody has named another; our buckets while no variable of
+                               vllm-gaudi chooses some
     every other model          untouched
 
 What it is not: the patches' register (patches.py), the refusals (refusals.py) or the parts of
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from inkling_core.serving.paths import ARCHITECTURES
-from inkling_hpu.paths import DEVICE_NAME, MODEL_PATH, WORKER_PATH
+from inkling_core.serving.paths import SCHEDULER_PATH as SYNCHRONOUS
+from inkling_hpu.paths import DEVICE_NAME, MODEL_PATH, SCHEDULER_PATH, WORKER_PATH
 
 MARK = "wrapped_by_inkling_hpu"
 
@@ -42,14 +44,14 @@ def register() -> None:
     refuse_drift()
     serving.register()
     serving.register_models(MODEL_PATH)
-    choose_worker(type(current_platform))
+    choose_classes(type(current_platform))
     patches.announce()
 
 
-def choose_worker(platform: type) -> None:
+def choose_classes(platform: type) -> None:
     """Wrap the platform's `check_and_update_config`, once.
 
-    platform: class with that class method; our architectures get our worker there, after the
+    platform: class with that class method; our architectures get our classes there, after the
     refusals and before the platform's own choice, which only fills in an "auto".
     """
     original: Any = platform.__dict__.get("check_and_update_config")
@@ -85,6 +87,9 @@ def _prepare(vllm_config: Any) -> None:
     _name_buckets(asked.block_size, vllm_config)
     if vllm_config.parallel_config.worker_cls == "auto":
         vllm_config.parallel_config.worker_cls = WORKER_PATH
+    scheduling = vllm_config.scheduler_config
+    if scheduling.scheduler_cls is None:
+        scheduling.scheduler_cls = SCHEDULER_PATH if scheduling.async_scheduling else SYNCHRONOUS
 
 
 def _name_buckets(block_size: int, vllm_config: Any) -> None:

@@ -10,8 +10,9 @@ metadata.py      vLLM's attention metadata -> `inkling_core.step.Step`
 pages.py         keys, values and conv row of a block in one page; plan.py: what a page costs
 cache_layer.py, paged_cache.py, conv_rows.py   those pages as vLLM's layer, KV cache, conv store
 renderer.py      chat messages -> prompt ids through inkling_parsers
-scheduler.py     vLLM's scheduler plus two rules: NaN ends one request, a schema on a raw
-                 completion holds at once
+scheduler.py     vLLM's scheduler plus three rules: NaN ends one request, a schema on a raw
+                 completion holds at once, long prompts leave the others their share
+long_prefill.py  the third of them; pace.py: its arithmetic
 cpu/             the CPU back end's faster ops, held to inkling_core.ops
 
 Importing this package imports neither torch nor vLLM.

@@ -34,7 +34,8 @@ class Launch:
     variables: environment of vLLM's processes, beside those of every back end.
     prepare: called with the resolved settings and the environment before vLLM is imported; refuses
         with ValueError, and changes the environment as it needs.
-    arguments: from resolved settings to vLLM's arguments beside the common ones.
+    arguments: from resolved settings to vLLM's arguments beside the common ones; "" is the value
+        of one that takes none.
     embedded_dtype: what `dtype=auto` means for the embedded model; None is as stored.
     """
 

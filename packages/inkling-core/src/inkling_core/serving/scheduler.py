@@ -1,9 +1,10 @@
-"""vLLM's scheduler plus two rules of ours.
+"""vLLM's scheduler plus three rules of ours.
 
 1. A request whose logits are NaN ends with an error, alone. Its blocks leave the prefix cache
    before any later step could hit them; nobody else's tokens are touched.
 2. A JSON schema (or other grammar) on a raw completion holds from its first token. vLLM waits for
    the end of reasoning, which the text of a completion without chat markers never announces.
+3. A long prompt's prefill leaves the others their share of the engine's time (long_prefill.py).
 
 What it is not: a scheduler. Batching, preemption and the prefix cache stay vLLM's. `Rules` goes
 over any of its schedulers.
@@ -16,16 +17,17 @@ from typing import Any
 from vllm.logger import init_logger
 from vllm.tokenizers.registry import cached_tokenizer_from_config
 from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
+from inkling_core.serving.long_prefill import LongPrefillShare
+
 logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
 
 
-class Rules(Scheduler):
-    """The two rules, over whatever scheduler comes next in a subclass's order."""
+class Rules(LongPrefillShare):
+    """The three rules, over whatever scheduler comes next in a subclass's order."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inkling_core.config import InklingConfig
 
 MIB = 2**20
+FLAG = ""  # the value of an argument that takes none
 ENGINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",  # the checkpoint is a folder; nothing may be fetched
     "TRANSFORMERS_OFFLINE": "1",
@@ -160,7 +161,7 @@ def arguments(settings: ServeSettings, launch: Launch = CPU) -> list[str]:
         flags.append("--enable-log-requests")
     if not settings.log_stats:
         flags.append("--disable-log-stats")
-    listed = [text for name, value in values.items() for text in (name, str(value))]
+    listed = [text for item in values.items() for text in map(str, item) if text != FLAG]
     return [*listed, *flags, *settings.extra_args]
 
 

@@ -23,6 +23,7 @@ BACKENDS = ("cpu", "reference", "hpu_emulated")
 PARSERS = ("inkling_py", "none")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MAX_EFFORT = 0.99
+NULL = "null"  # Hydra's word for None, in variables too
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class ServeSettings:
     block_size: positions per block; a prefix hit reuses whole blocks.
     max_num_seqs: requests per step.
     max_num_batched_tokens: tokens per step, prompts and answers together (the chunk budget).
+    long_prefill_share: seconds that prompts too long for one step may take per second of everybody
+        else's steps, above 0 to 1; streams keep at least 1 / (1 + share) of their rate (0.5: two
+        thirds). null puts long prompts into every step, as vLLM alone does.
     prefix_caching: let requests share blocks of equal prompt beginnings.
     tensor_parallel: worker processes that share every layer.
     threads: CPU threads of each worker; None is every core this process may use.
@@ -71,6 +75,7 @@ class ServeSettings:
     block_size: int = 128
     max_num_seqs: int = 16
     max_num_batched_tokens: int = 512
+    long_prefill_share: float | None = 0.5
     prefix_caching: bool = True
     tensor_parallel: int = 1
     threads: int | None = None
@@ -95,6 +100,12 @@ class ServeSettings:
             )
         if not 0 <= self.default_effort <= MAX_EFFORT:  # written so that NaN fails too
             raise ValueError(f"default_effort={self.default_effort} must lie in 0..{MAX_EFFORT}")
+        share = self.long_prefill_share
+        if share is not None and not 0 < share <= 1:
+            raise ValueError(
+                f"long_prefill_share={share} must lie above 0 and not above 1; null leaves long "
+                "prompts unpaced"
+            )
         for name in ("kv_cache_mib", "block_size", "max_num_seqs", "tensor_parallel"):
             _check_at_least(name, getattr(self, name), 1)
         _check_at_least("drain_seconds", self.drain_seconds, 0)
@@ -173,6 +184,8 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _from_text(name: str, text: str, hint: str) -> Any:
+    if "None" in hint and text == NULL:
+        return None
     if "tuple" in hint:
         return tuple(text.split("\n"))
     if "bool" in hint:
@@ -197,4 +210,4 @@ def _to_text(value: Any) -> str:
         return "\n".join(value)
     if isinstance(value, bool):
         return str(value).lower()
-    return "" if value is None else str(value)
+    return NULL if value is None else str(value)

@@ -1,0 +1,138 @@
+"""A long prompt's prefill leaves the others their share of the engine's time.
+
+    long     more tokens left to compute than one step may hold; or the rest of such a prompt
+    others   every request, running or waiting, that is not long
+
+While there are others, long prompts get a part of a step only when `pace.Pace` says so; steps
+between hold everybody else, and requests that have just come. Without others a long prompt has
+whole steps, as many as it needs. Starvation: a held-back prompt waits for time that passes in any
+step of the others, and where the others can do nothing (no free block, say) its debt is forgiven.
+
+vLLM's own settings cannot say this. `long_prefill_token_threshold` is a fixed number of tokens per
+step and request: at the start of a prompt it makes steps too small, at 250,000 tokens of context
+too slow. Neither does it keep a short prompt from waiting behind a long one that fills each step.
+
+Synchronous steps only. Under asynchronous scheduling a request that is left out of one step comes
+back to vllm-gaudi's runner while its batch has moved on, and other requests' tokens were seen to go
+wrong; there the share is off, and the log says so.
+
+What it is not: a scheduler. Long prompts are taken out of vLLM's lists for the length of one call
+and put back where they stood; batching, blocks, preemption and order stay vLLM's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+
+from inkling_core.serving.pace import Pace
+from inkling_core.serving.settings import ServeSettings
+
+logger = init_logger("vllm.inkling.scheduler")  # vLLM shows loggers below its own name only
+SLOTS = ("max_num_running_reqs", "max_num_active_reqs")  # vLLM 0.32 admits by the second
+
+
+class LongPrefillShare(Scheduler):
+    """vLLM's scheduler with `long_prefill_share` of the serve settings; None leaves it alone."""
+
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        share = ServeSettings.from_environment(os.environ).long_prefill_share
+        if share is not None and isinstance(self, AsyncScheduler):
+            logger.warning(
+                "long_prefill_share=%s has no effect under asynchronous scheduling: a long prompt "
+                "will slow decoding streams down; start with --no-async-scheduling",
+                share,
+            )
+            share = None
+        self._pace = None if share is None else Pace(share)
+        self._begun: set[str] = set()  # long requests that have had a part of their prefill
+
+    def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
+        """As vLLM's, long prompts held back where they are not due."""
+        pace = self._pace
+        if pace is None:
+            return super().schedule(*args, **kwargs)
+        everybody = self.requests.values()
+        long = {request for request in everybody if self._is_long(request)}
+        if len(long) == len(everybody):
+            pace.forgive()
+        hold = bool(long) and len(long) < len(everybody) and not pace.is_due()
+        hold = hold and self._has_room_without_preemption()
+        with self._held_back(long) if hold else nullcontext():
+            output = super().schedule(*args, **kwargs)
+        scheduled = output.num_scheduled_tokens
+        if scheduled:
+            parts = {request.request_id for request in long} & scheduled.keys()
+            self._begun = (self._begun | parts) & self.requests.keys()
+            pace.began(bool(parts), self.clock())
+        elif hold and pace.is_idle():
+            pace.forgive()  # the others are stuck; time that pays would never pass
+        return output
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        """As vLLM's; the step's duration goes into the account."""
+        if self._pace is not None and scheduler_output.num_scheduled_tokens:
+            self._pace.ended(self.clock())
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def _is_long(self, request: Request) -> bool:
+        left = request.num_tokens - request.num_computed_tokens
+        most = 1 if request.request_id in self._begun else self.max_num_scheduled_tokens
+        return left > most
+
+    def _has_room_without_preemption(self) -> bool:
+        """Whether each running request could have one more block.
+
+        Without, vLLM preempts the newest one, and must see the long ones to choose among all.
+        """
+        return self.kv_cache_manager.block_pool.get_num_free_blocks() >= len(self.running)
+
+    @contextmanager
+    def _held_back(self, long: Collection[Request]) -> Iterator[None]:
+        """vLLM's lists without `long` for the length of the block; then as before."""
+        running, waiting = list(self.running), list(self.waiting)
+        held = [request for request in running if request in long]
+        slots = {name: getattr(self, name) for name in SLOTS if hasattr(self, name)}
+        self.running = [request for request in running if request not in long]
+        self.waiting.remove_requests([request for request in waiting if request in long])
+        for name, count in slots.items():
+            setattr(self, name, count - len(held))  # they keep their rows of the batch
+        try:
+            yield
+        finally:
+            for name, count in slots.items():
+                setattr(self, name, count)
+            self.running = _restored(running, self.running, long)
+            queued = _restored(waiting, list(self.waiting), long)
+            self.waiting.remove_requests(list(self.waiting))
+            for request in queued:
+                self.waiting.add_request(request)
+
+
+def _restored(
+    before: list[Request], now: list[Request], held: Collection[Request]
+) -> list[Request]:
+    """`before`, the held ones at their places, without what is gone; newcomers where vLLM put them:
+    in front of the first that was there before, or behind."""
+    there, known = set(now), set(before)
+    kept = [request for request in before if request in there or request in held]
+    first = next((i for i, request in enumerate(now) if request in known), 0)
+    preempted = [request for request in now[:first] if request not in known]
+    admitted = [request for request in now[first:] if request not in known]
+    return [*preempted, *kept, *admitted]
