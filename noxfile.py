@@ -212,6 +212,7 @@ def bench(session: nox.Session) -> None:
     beside, owner = (str(bootstrap.environment(name)) for name in ("ref", "oracle"))
     throughput = "benchmarks/serving_throughput.py"
     session.run(python, throughput, "--transformers-python", beside, external=True)
+    session.run(python, "benchmarks/long_prefill.py", external=True)
     session.run(python, "benchmarks/parsers.py", "--tml-python", owner, external=True)
 
 
@@ -224,6 +225,14 @@ def heldout(session: nox.Session) -> None:
     session.run(python, *command, external=True, env={**ONE_THREAD, "INKLING_HELDOUT_CASES": "300"})
     command = [python, "-m", "inkling_core.cli.main", "eval", *session.posargs]
     session.run(*command, external=True)
+
+
+@nox.session(default=False, venv_backend="none")
+def long_tier(session: nox.Session) -> None:
+    """The long tier of the gates in full, on inkling-nano and a CPU (CI takes three gates)."""
+    command = report("long-tier", f"{SERVER_TESTS}/test_serving_nano.py", "-k", "long_tier")
+    python = str(bootstrap.environment("serve"))
+    session.run(python, *command, external=True, env={**ONE_THREAD, "INKLING_LONG_TIER": "all"})
 
 
 @nox.session(default=False)

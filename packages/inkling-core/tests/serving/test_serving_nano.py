@@ -88,6 +88,19 @@ def test_a_gate_sees_a_fault_of_the_model(nano_server: Any) -> None:
     assert sum(not finding.ok for finding in findings) >= 8, findings
 
 
+def test_the_long_tier_passes(nano_server: Any, tmp_path: Path) -> None:
+    """Three of its gates; `nox -s long_tier` sets INKLING_LONG_TIER=all, rates and soak too."""
+    report = tmp_path / "gates.json"
+    url = f"http://127.0.0.1:{nano_server.settings.port}"
+    everything = os.environ.get("INKLING_LONG_TIER") == "all"
+    asked = () if everything else ("long_needles", "far_copy", "residents")
+    settings = GatesSettings(url=url, tier="long", gates=asked, chunk=CHUNK, out=str(report))
+    status = gates.run(settings)
+    findings = [f for gate in json.loads(report.read_text())["gates"] for f in gate["findings"]]
+    assert [f for f in findings if not f["ok"]] == []
+    assert status == 0 and len(findings) == (221 if everything else 15)
+
+
 def test_an_address_without_a_server_is_told() -> None:
     with pytest.raises(ConnectionError, match="no server answers there"):
         gates.run(GatesSettings(url="http://127.0.0.1:1", gates=("smoke",)))

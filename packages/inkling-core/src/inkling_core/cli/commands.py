@@ -100,7 +100,11 @@ _ROWS = (
         "correctness checks of a running server, with report and exit status",
         "inkling_core.cli.settings:GatesSettings",
         "inkling_core.gates.run:run",
-        ("inkling gates url=http://127.0.0.1:8000", "inkling gates out=gates.json"),
+        (
+            "inkling gates url=http://127.0.0.1:8000",
+            "inkling gates out=gates.json",
+            "inkling gates tier=long",
+        ),
     ),
     Command(
         "logits",

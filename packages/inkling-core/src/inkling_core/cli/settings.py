@@ -18,6 +18,7 @@ from inkling_core.naming import suggestion
 
 REQUIRED = "???"  # OmegaConf's marker for a value that the user has to give
 DTYPES = ("auto", "float32", "bfloat16")
+GATE_SECONDS = {"core": 120.0, "long": 1800.0}  # per request
 
 
 @dataclass(frozen=True)
@@ -109,29 +110,39 @@ class GatesSettings:
     api_key: key of the server, if it has one; better given as the variable INKLING_API_KEY.
     checkpoint: folder of the dense reference for answers and log-probabilities; null is the
     embedded nano model.
-    gates: names of the gates to run; an empty list runs all of them.
+    tier: `core` (minutes) or `long` (contexts near the served max_model_len, several at once,
+    streams beside them, 200 requests).
+    gates: names of the tier's gates to run; an empty list runs all of them.
     out: JSON report to write; null prints it only.
     chunk: tokens per step of the server (its max_num_batched_tokens); facts are placed so that the
     edges of its prefill chunks cut them.
-    timeout: seconds that one request may take.
+    timeout: seconds that one request may take, then it is told as a hang; null is 120 in the core
+    tier, 1800 in the long one.
     """
 
     url: str = "http://127.0.0.1:8000"
     model: str | None = None
     api_key: str | None = None
     checkpoint: str | None = None
+    tier: str = "core"
     gates: tuple[str, ...] = ()
     out: str | None = None
     chunk: int = 512
-    timeout: float = 120.0
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url={self.url!r} must start with http:// or https://")
         check_at_least("chunk", self.chunk, 1)
-        check_at_least("timeout", self.timeout, 1)
+        check_choice("tier", self.tier, tuple(GATE_SECONDS))
+        if self.timeout is not None:
+            check_at_least("timeout", self.timeout, 1)
         check_words("gates", self.gates)
         check_output("out", self.out)
+
+    def seconds(self) -> float:
+        """The timeout, the tier's own where none was given."""
+        return GATE_SECONDS[self.tier] if self.timeout is None else self.timeout
 
 
 @dataclass(frozen=True)

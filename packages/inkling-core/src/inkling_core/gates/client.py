@@ -9,10 +9,11 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+TIMED_OUT = 408  # what HTTP calls it; here the client says so
 GREEDY: dict[str, Any] = {"temperature": 0.0, "seed": 0}
 
 
@@ -26,6 +27,7 @@ class Reply:
     finish: str
     logprob: float | None = None
     num_tokens: int = 0
+    prompt_tokens: int = 0
     deltas: int = 0
 
     @property
@@ -109,12 +111,15 @@ class Client:
 
     def chat(self, messages: Sequence[dict], **options: Any) -> Reply | Refusal:
         """A whole answer. Options are the API's own, plus `effort` and `tools`."""
-        from openai import APIStatusError
+        from openai import APIStatusError, APITimeoutError
 
         try:
             answer = self._openai.chat.completions.create(**self._body(messages, options))
         except APIStatusError as error:
             return Refusal(error.status_code, error.message)
+        except APITimeoutError:
+            told = f"no answer within timeout={self.timeout:.0f} s: the server hangs or is slow"
+            return Refusal(TIMED_OUT, told)
         choice = answer.choices[0]
         message = choice.message
         tokens = choice.logprobs.content if choice.logprobs else None
@@ -125,10 +130,16 @@ class Client:
             choice.finish_reason,
             None if tokens is None else sum(token.logprob for token in tokens),
             answer.usage.completion_tokens,
+            answer.usage.prompt_tokens,
         )
 
-    def stream(self, messages: Sequence[dict], **options: Any) -> Reply:
-        """The same answer put together from its deltas."""
+    def stream(
+        self,
+        messages: Sequence[dict],
+        on_first: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> Reply:
+        """The same answer put together from its deltas; `on_first` is called at the first one."""
         reasoning, content, finish, deltas = "", "", "", 0
         calls: dict[int, list[str]] = {}
         for chunk in self._openai.chat.completions.create(
@@ -136,6 +147,8 @@ class Client:
         ):
             if not chunk.choices:
                 continue
+            if not deltas:
+                on_first()
             delta, deltas = chunk.choices[0].delta, deltas + 1
             reasoning += getattr(delta, "reasoning", None) or ""
             content += delta.content or ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from inkling_core.cli.settings import GatesSettings
 from inkling_core.embedded import EMBEDDED, checkpoint_folder
 from inkling_core.gates.checks import GATES
 from inkling_core.gates.client import Client
+from inkling_core.gates.long_checks import LONG_GATES
 from inkling_core.gates.reference import Reference
 from inkling_core.gates.verdict import Finding, Target
 from inkling_core.naming import suggestion
+
+TIERS = {"core": GATES, "long": LONG_GATES}
 
 
 @dataclass(frozen=True)
@@ -41,23 +45,25 @@ class GateReport:
 
 def run(settings: GatesSettings) -> int:
     """Runs the chosen gates. Returns the exit status."""
+    tier = TIERS[settings.tier]
     for name in settings.gates:
-        if name not in GATES:
+        if name not in tier:
             raise ValueError(
-                f"gates={name}: choose from {', '.join(GATES)}; {suggestion(name, tuple(GATES))}"
+                f"gates={name}: choose from {', '.join(tier)} of tier={settings.tier}; "
+                f"{suggestion(name, tuple(tier))}"
             )
     folder = checkpoint_folder(settings.checkpoint)
     key = settings.api_key or os.environ.get("INKLING_API_KEY")
     target = Target(
-        Client(settings.url, key, settings.timeout, settings.model),
+        Client(settings.url, key, settings.seconds(), settings.model),
         Reference.load(folder),
         is_nano=folder == EMBEDDED,
         chunk=settings.chunk,
     )
     console = Console()
     reports = []
-    for name in settings.gates or GATES:
-        report = _run_gate(name, target)
+    for name in settings.gates or tier:
+        report = _run_gate(name, tier[name], target)
         reports.append(report)
         _print(console, report)
     passed = sum(report.passed for report in reports)
@@ -65,16 +71,20 @@ def run(settings: GatesSettings) -> int:
     console.print(_summary(reports))
     console.print(f"{passed} passed, {failed} failed")
     if settings.out:
-        content = {"url": settings.url, "gates": [asdict(report) for report in reports]}
+        content = {
+            "url": settings.url,
+            "tier": settings.tier,
+            "gates": [asdict(report) for report in reports],
+        }
         Path(settings.out).write_text(json.dumps(content, indent=1) + "\n")
     return 1 if failed else 0
 
 
-def _run_gate(name: str, target: Target) -> GateReport:
+def _run_gate(name: str, gate: Callable[[Target], Iterator[Finding]], target: Target) -> GateReport:
     began = time.monotonic()
     findings: list[Finding] = []
     try:
-        findings.extend(GATES[name](target))
+        findings.extend(gate(target))
     except Exception as error:
         findings.append(Finding("the gate itself", False, f"{type(error).__name__}: {error}"))
     return GateReport(name, tuple(findings), time.monotonic() - began)

@@ -1,0 +1,139 @@
+"""What the long-prefill share buys: streams and short requests beside a long prompt, on and off.
+
+    python benchmarks/long_prefill.py [--backend cpu|hpu_emulated] [--context 8192] [--rounds 3]
+
+One run starts the embedded model twice, with the share at its default and with null, and measures
+each with `inkling_core.gates.long_prefill`: eight streams before, during and after the prefill of a
+prompt near the end of the context, three short requests meanwhile. Ratios only, each of two figures
+of the same server seconds apart. Nothing is printed as a result unless both servers gave equal
+answers, and equal tokens in every stream as far as both went.
+
+Not a statement about other machines or models: what a chunk costs decides how deep streams fall
+without the share. With it they keep 1 / (1 + share) by construction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+
+from inkling_core.gates.client import Client
+from inkling_core.gates.long_checks import KEPT, LONG, SHORTS, Lengths, asking
+from inkling_core.gates.long_prefill import Figures, measure
+from inkling_core.gates.verdict import Request, Target, request_of
+from inkling_core.nano import tasks
+from inkling_core.nano.words import Words
+from inkling_core.serving.settings import ServeSettings
+
+PORT, SHARE = 8121, 0.5
+SERVE = "from inkling_core.serving import server, settings; server.serve(settings.ServeSettings())"
+
+
+@contextmanager
+def served(settings: ServeSettings) -> Iterator[Target]:
+    """The server for the length of the block, its log shown if it dies."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE],
+            env={**os.environ, **settings.environment()},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while not healthy():
+                if process.poll() is not None:
+                    log.seek(0)
+                    raise RuntimeError(f"the server died:\n{log.read()[-3000:]}")
+                time.sleep(1)
+            url = f"http://127.0.0.1:{PORT}"
+            chunk = settings.max_num_batched_tokens
+            yield Target(Client(url, timeout=600), None, is_nano=True, chunk=chunk)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def healthy() -> bool:
+    try:
+        connection = HTTPConnection("127.0.0.1", PORT, timeout=10)
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+
+
+def requests(target: Target, round_: int) -> tuple[Request, list[Request]]:
+    """The same for both servers; new in each round, so that no prefix is cached."""
+    import random
+
+    lengths, draw = Lengths.of(target), random.Random(f"bench/{round_}")
+    words = Words(draw, "heldout")
+    key, code = words.word(), words.code()
+    text = lengths.text(draw, LONG, [f"the code of {key} is {code}."], [0.5])
+    shorts = [request_of(one) for one in tasks.cases("sum", count=SHORTS, seed=round_)]
+    return asking(target, text, key, code), shorts
+
+
+def measured(options: argparse.Namespace, share: float | None) -> list[Figures]:
+    """All rounds of one server. The first, in which the processor warms up, is thrown away."""
+    settings = ServeSettings(
+        port=PORT,
+        backend=options.backend,
+        max_model_len=options.context,
+        kv_cache_mib=options.kv_cache_mib,
+        long_prefill_share=share,
+    )
+    with served(settings) as target:
+        rounds = [measure(target, *requests(target, i)) for i in range(options.rounds + 1)]
+    for figures in rounds[1:]:
+        waits = ", ".join(f"{wait:.2f}" for wait in figures.waits)
+        print(
+            f"share {share}: kept {figures.kept:.2f}; long {figures.seconds:.1f} s, short {waits}"
+        )
+    return rounds[1:]
+
+
+def check_parity(on: list[Figures], off: list[Figures]) -> None:
+    """SystemExit where an answer or a stream's token differs."""
+    compared = 0
+    for one, other in zip(on, off, strict=True):
+        if [a.text for a in one.answers] != [a.text for a in other.answers]:
+            raise SystemExit("PARITY FAILED: an answer differs; no ratio is reported")
+        for ids, theirs in zip(one.streams, other.streams, strict=True):
+            shared = min(len(ids), len(theirs))
+            compared += shared
+            if ids[:shared] != theirs[:shared]:
+                raise SystemExit("PARITY FAILED: a stream's tokens differ; no ratio is reported")
+    print(f"parity: {len(on) * (1 + SHORTS)} answers and {compared} tokens of streams are equal")
+
+
+def main() -> None:
+    """See the module docstring. Exit status 1 where streams keep less than the gate demands."""
+    parser = argparse.ArgumentParser(description="the long-prefill share, on and off")
+    parser.add_argument("--backend", default="cpu", choices=["cpu", "hpu_emulated"])
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--kv-cache-mib", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    on, off = measured(options, SHARE), measured(options, None)
+    check_parity(on, off)
+    print(f"medians of {options.rounds}, {options.backend}, {options.context} tokens:")
+    for name, rounds in (("share 0.5", on), ("no share", off)):
+        kept = statistics.median(figures.kept for figures in rounds)
+        wait = statistics.median(figures.worst_wait for figures in rounds)
+        print(
+            f"  {name}: streams keep {kept:.2f}; a short request waits {wait:.2f} of the long one"
+        )
+    sys.exit(statistics.median(figures.kept for figures in on) < KEPT)
+
+
+if __name__ == "__main__":
+    main()
