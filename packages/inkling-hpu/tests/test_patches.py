@@ -8,7 +8,7 @@ from inkling_hpu import patches
 from inkling_hpu.gaudi.names import USES
 
 PACKAGE = Path(inkling_hpu.__file__).parent
-FILES = ("runner.py", "upstream_fixes.py")
+FILES = ("runner.py", "upstream_fixes.py", "warmup.py")
 
 
 def _methods(path):

@@ -10,6 +10,8 @@ from inkling_hpu import markers
 from inkling_hpu.parallel import collectives
 from inkling_hpu.switches import MASK_LIMIT, VARIABLES, Switches
 
+NUMBERS = ("mask_bytes", "warmup_step_seconds")
+
 
 def test_defaults_where_nothing_is_set():
     assert Switches.from_environment({}) == Switches()
@@ -18,7 +20,7 @@ def test_defaults_where_nothing_is_set():
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_variables_there_and_back(name):
-    changed = Switches(**{name: 12345 if name == "mask_bytes" else False})
+    changed = Switches(**{name: 12345 if name in NUMBERS else False})
     assert changed != Switches()
     assert Switches.from_environment(changed.environment()) == changed
     only = {VARIABLES[name]: changed.environment()[VARIABLES[name]]}
@@ -29,7 +31,7 @@ def test_variables_there_and_back(name):
     ("variable", "text", "message"),
     [
         ("INKLING_STEP_HOIST", "yes", "INKLING_STEP_HOIST is 'yes', must be 0 or 1"),
-        ("INKLING_MASK_BYTES", "1e6", "must be a number of bytes"),
+        ("INKLING_MASK_BYTES", "1e6", "must be a whole number"),
         ("INKLING_MASK_BYTES", "0", f"must be in 1..{MASK_LIMIT}"),
         ("INKLING_MASK_BYTES", str(2**31), f"must be in 1..{MASK_LIMIT}"),
     ],

@@ -98,6 +98,15 @@ PATCHES = (
         "the metadata has a field for tensors of a model's own",
     ),
     Patch(
+        "watched-warm-up",
+        f"{_RUNNER}.warmup_model, _prepare_dummy_scenario",
+        "overridden",
+        "warmup.py",
+        "a long warm-up says how far it is, ends where it is stuck, goes on where memory is short",
+        "vllm-gaudi's pull request 993 left graphs out for lack of memory; 1078 reverted it",
+        "vllm-gaudi does all three",
+    ),
+    Patch(
         "resumed-prompt-length",
         f"{_RUNNER}._update_states",
         "overridden",

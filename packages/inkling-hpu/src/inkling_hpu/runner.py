@@ -8,7 +8,8 @@ What it is: overrides of HPUModelRunner, each of which calls it first.
     _form_prefill_batch        } the tensors of an HpuStep in the buckets that vllm-gaudi chose
     _create_decode_input_data  }
 
-and the mended faults of upstream_fixes.py. All of it runs on the host, before a graph.
+and the mended faults of upstream_fixes.py, and the watched warm-up of warmup.py. All of it runs on
+the host, before a graph.
 
 What it is not: a scheduler, a bucket policy or a sampler (vllm-gaudi's), or the tensors' arithmetic
 (builders.py).
@@ -30,11 +31,12 @@ from inkling_hpu.builders import build_decode, build_prefill
 from inkling_hpu.gaudi.imports import HPUModelRunner
 from inkling_hpu.refusals import RefusedError, pool_reason
 from inkling_hpu.upstream_fixes import UpstreamFixes
+from inkling_hpu.warmup import WatchedWarmup
 
 logger = logging.getLogger("vllm.inkling.hpu")  # vLLM shows loggers below its own name only
 
 
-class InklingRunner(UpstreamFixes, HPUModelRunner):
+class InklingRunner(WatchedWarmup, UpstreamFixes, HPUModelRunner):
     """See the module docstring."""
 
     def get_kv_cache_spec(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ What it is: one frozen object that the runner and the builders hand to every ste
 (Hydra) sets the variables, worker processes read them; nobody else reads the environment.
 
 What it is not: a tuning guide. Every switch keeps the answer the same (up to rounding): it
-chooses how much is computed and when.
+chooses how much is computed and when, and how long the warm-up waits.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ class Switches:
         (`INKLING_STEP_HOIST`).
     mask_bytes: budget in bytes of one prefill mask with its index (`INKLING_MASK_BYTES`); query
         rows are cut into blocks that fit.
+    warmup_step_seconds: longest that the warm-up waits for one graph
+        (`INKLING_WARMUP_STEP_SECONDS`); then the process ends with a dump. 0 is no limit.
     """
 
     local_window_prefill: bool = True
     single_reduce: bool = True
     step_hoist: bool = True
     mask_bytes: int = 512 * 2**20
+    warmup_step_seconds: int = 1800
 
     def __post_init__(self) -> None:
         if not 1 <= self.mask_bytes <= MASK_LIMIT:
@@ -68,6 +71,7 @@ VARIABLES = {
     "single_reduce": "INKLING_MOE_SINGLE_REDUCE",
     "step_hoist": "INKLING_STEP_HOIST",
     "mask_bytes": "INKLING_MASK_BYTES",
+    "warmup_step_seconds": "INKLING_WARMUP_STEP_SECONDS",
 }
 
 
@@ -79,5 +83,5 @@ def _flag(variable: str, text: str) -> bool:
 
 def _count(variable: str, text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{variable} is {text!r}, must be a number of bytes")
+        raise ValueError(f"{variable} is {text!r}, must be a whole number")
     return int(text)

@@ -108,6 +108,28 @@ USES = (
         "adds the tensors of a decode step",
     ),
     Use(
+        "extension.bucketing.common",
+        "HPUBucketingManager",
+        "attributes",
+        ("prompt_buckets", "decode_buckets"),
+        "patch watched-warm-up",
+    ),
+    Use(_RUNNER, "HPUModelRunner.warmup_model", "override", (), "patch watched-warm-up"),
+    Use(
+        _RUNNER,
+        "HPUModelRunner._prepare_dummy_scenario",
+        "override",
+        ("prompt_cfg", "decode_cfg"),
+        "patch watched-warm-up",
+    ),
+    Use(
+        _RUNNER,
+        "HPUModelRunner.execute_model",
+        "call",
+        ("scheduler_output", "warmup_mode"),
+        "patch watched-warm-up",
+    ),
+    Use(
         _RUNNER,
         "HPUModelRunner._update_states",
         "override",
