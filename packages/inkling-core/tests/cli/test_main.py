@@ -245,6 +245,11 @@ def test_a_command_of_another_package_is_composed_like_ours(far):
     assert "turns=2" in done.stdout and "  how many times." in done.stdout
 
 
+def test_added_commands_are_listed_by_name_in_whatever_order_packages_are_found(far):
+    listed = far_runs(far, "--help").stdout
+    assert 0 < listed.index("  far orbit ") < listed.index("  observe ")
+
+
 def test_a_typed_default_contradicts_a_variable(monkeypatch, capsys):
     monkeypatch.setenv("INKLING_PORT", "9001")
     assert main(["serve", "port=8000"]) == 2

@@ -163,14 +163,16 @@ BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
 # Commands that belong to a package that may be absent: name -> distribution.
 ELSEWHERE = {
     "bench ops": "inkling-hpu",
+    "buckets": "inkling-hpu",
     "plan": "inkling-hpu",
     "parsers": "inkling-parsers",
 }
 
 
 def from_packages() -> dict[str, EntryPoint]:
-    """Commands that installed packages add, by name. Built-in names cannot be replaced."""
-    found = entry_points(group=GROUP)
+    """Commands that installed packages add, in order of their names: packages are found in the order
+    of the file system. Built-in names cannot be replaced."""
+    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     return {point.name: point for point in found if point.name not in BUILT_IN}
 
 
