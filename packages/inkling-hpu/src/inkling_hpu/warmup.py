@@ -135,7 +135,7 @@ def watched(graph: str, seconds: int) -> Iterator[None]:
     timer = threading.Timer(seconds, _tell, (graph, seconds))
     timer.daemon = True
     timer.start()
-    faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(seconds + GRACE_S, exit=True, file=sys.stderr)
     try:
         yield
     finally:
