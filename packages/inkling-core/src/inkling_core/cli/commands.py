@@ -170,8 +170,8 @@ ELSEWHERE = {
 
 
 def from_packages() -> dict[str, EntryPoint]:
-    """Commands that installed packages add, in order of their names: packages are found in the order
-    of the file system. Built-in names cannot be replaced."""
+    """Commands that installed packages add, in order of their names: packages are found in the
+    order of the file system. Built-in names cannot be replaced."""
     found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     return {point.name: point for point in found if point.name not in BUILT_IN}
 
