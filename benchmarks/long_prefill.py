@@ -15,15 +15,11 @@ without the share. With it they keep 1 / (1 + share) by construction.
 from __future__ import annotations
 
 import argparse
-import os
+import random
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
+
+from running_server import running
 
 from inkling_core.gates.client import Client
 from inkling_core.gates.long_checks import KEPT, LONG, SHORTS, Lengths, asking
@@ -34,46 +30,10 @@ from inkling_core.nano.words import Words
 from inkling_core.serving.settings import ServeSettings
 
 PORT, SHARE = 8121, 0.5
-SERVE = "from inkling_core.serving import server, settings; server.serve(settings.ServeSettings())"
-
-
-@contextmanager
-def served(settings: ServeSettings) -> Iterator[Target]:
-    """The server for the length of the block, its log shown if it dies."""
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE],
-            env={**os.environ, **settings.environment()},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            while not healthy():
-                if process.poll() is not None:
-                    log.seek(0)
-                    raise RuntimeError(f"the server died:\n{log.read()[-3000:]}")
-                time.sleep(1)
-            url = f"http://127.0.0.1:{PORT}"
-            chunk = settings.max_num_batched_tokens
-            yield Target(Client(url, timeout=600), None, is_nano=True, chunk=chunk)
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def healthy() -> bool:
-    try:
-        connection = HTTPConnection("127.0.0.1", PORT, timeout=10)
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
 
 
 def requests(target: Target, round_: int) -> tuple[Request, list[Request]]:
     """The same for both servers; new in each round, so that no prefix is cached."""
-    import random
-
     lengths, draw = Lengths.of(target), random.Random(f"bench/{round_}")
     words = Words(draw, "heldout")
     key, code = words.word(), words.code()
@@ -91,7 +51,11 @@ def measured(options: argparse.Namespace, share: float | None) -> list[Figures]:
         kv_cache_mib=options.kv_cache_mib,
         long_prefill_share=share,
     )
-    with served(settings) as target:
+    chunk = settings.max_num_batched_tokens
+    target = Target(
+        Client(f"http://127.0.0.1:{PORT}", timeout=600), None, is_nano=True, chunk=chunk
+    )
+    with running(settings):
         rounds = [measure(target, *requests(target, i)) for i in range(options.rounds + 1)]
     for figures in rounds[1:]:
         waits = ", ".join(f"{wait:.2f}" for wait in figures.waits)

@@ -40,6 +40,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from running_server import running
+
+from inkling_core.serving.settings import ServeSettings
+
 MID = {
     "hidden_size": 512,
     "num_hidden_layers": 12,
@@ -67,7 +71,6 @@ PORT, PROMPT, STREAMS = 8120, 64, 8
 FLOAT32_LIMIT, BF16_LIMIT = 1e-4, 0.1
 STEADY_BIAS = 10.0  # sigmoids lie within 1 of each other: ten keeps the others out
 TARGETS = {"1 stream": 1.0, "8 streams / batch": 1.0, "8 streams / in turn": 2.5}
-SERVE = "from inkling_core.serving import server, settings; server.serve(settings.ServeSettings())"
 
 
 def prompts() -> list[list[int]]:
@@ -128,12 +131,9 @@ def transformers(options: argparse.Namespace, folder: Path) -> Iterator[Transfor
         other.close()
 
 
-@contextmanager
-def served(folder: Path, threads: int) -> Iterator[None]:
-    """The server for the length of the block, its log shown if it dies."""
-    from inkling_core.serving.settings import ServeSettings
-
-    settings = ServeSettings(
+def serve_settings(folder: Path, threads: int) -> ServeSettings:
+    """The server of the mid-size model."""
+    return ServeSettings(
         checkpoint=str(folder),
         served_model_name="mid",
         port=PORT,
@@ -143,32 +143,6 @@ def served(folder: Path, threads: int) -> Iterator[None]:
         prefix_caching=False,
         threads=threads,
     )
-    log = folder.parent / "server.log"
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVE],
-            env={**os.environ, **settings.environment()},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        while not healthy():
-            if process.poll() is not None:
-                raise RuntimeError(f"the server died:\n{log.read_text()[-3000:]}")
-            time.sleep(1)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def healthy() -> bool:
-    try:
-        connection = HTTPConnection("127.0.0.1", PORT, timeout=10)
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
 
 
 def stream(prompt: list[int], tokens: int) -> tuple[float, float, list[int]]:
@@ -210,7 +184,7 @@ def check_parity(folder: Path, options: argparse.Namespace) -> None:
     steady = steady_copy(folder)
     with (
         transformers(options, steady) as other,
-        served(steady, options.threads),
+        running(serve_settings(steady, options.threads)),
     ):
         difference, std = float32_difference(steady, other)
         gap = statistics.mean(
@@ -277,7 +251,10 @@ def main() -> None:
         folder = Path(scratch) / "mid"
         make_tiny(folder, MID, dtype=torch.bfloat16, tokenizer=True)
         check_parity(folder, options)
-        with transformers(options, folder) as other, served(folder, options.threads):
+        with (
+            transformers(options, folder) as other,
+            running(serve_settings(folder, options.threads)),
+        ):
             ratios = measure(other, options.rounds, options.tokens)
     print(f"{options.threads} threads on both sides, no binding, medians of {options.rounds}:")
     medians = {name: statistics.median(values) for name, values in ratios.items()}
