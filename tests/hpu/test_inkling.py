@@ -22,6 +22,8 @@ MIXED = Batch(of_lengths(EDGES + LONG, VOCABULARY), 12)  # eight at a time
 # Alone, so that the chunk edge lies one, two and three tokens before the end of the prompt.
 AT_EDGES = [Batch([random_ids(CHUNK + n, VOCABULARY, seed=n)], 12) for n in (1, 2, 3)]
 SMALL_POOL = {**CHUNKED, **CACHED, "num_gpu_blocks_override": 11, "max_num_seqs": 6}
+# With a share long prompts wait their turn, and the pool hardly fills.
+UNPACED = {"INKLING_LONG_PREFILL_SHARE": "null"}
 GROWING = Batch(of_lengths((61, 97, 180, 250, 300, 384), VOCABULARY, seed=5), 150)
 BOTH_WAYS = pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 
@@ -90,7 +92,7 @@ def test_second_turns_hit_what_decode_wrote(name, model, reference, execute):
 @BOTH_WAYS
 def test_preemption(asynchronous, model, reference, execute):
     engine = {**SMALL_POOL, "async_scheduling": asynchronous}
-    outcome = execute(Run(model("small"), [GROWING], engine, poison=True))
+    outcome = execute(Run(model("small"), [GROWING], engine, UNPACED, poison=True))
     print(f"{outcome.preemptions[0]} preemptions, {outcome.poisoned} blocks poisoned")
     assert outcome.preemptions[0] >= 2
     check(reference("small"), [GROWING], outcome)
@@ -121,7 +123,7 @@ def test_two_ranks(name, model, reference, execute):
 def test_float32_tokens_are_equal(name, asynchronous, model, reference, execute):
     batches = [MIXED, GROWING]
     engine = {**SMALL_POOL, "dtype": "float32", "async_scheduling": asynchronous}
-    lifted = {"INKLING_EMULATED_FLOAT32": "1"}
+    lifted = {"INKLING_EMULATED_FLOAT32": "1", **UNPACED}
     outcome = execute(Run(model(name), batches, engine, lifted, poison=True))
     print(f"{outcome.preemptions} preemptions, {outcome.poisoned} blocks poisoned")
     assert outcome.preemptions[1] >= 2
