@@ -39,6 +39,8 @@ UNDER_LOAD: dict[str, Any] = {
     "max_num_batched_tokens": 64,
     # One request of 768 tokens needs 25 blocks; eight together need more, so some are preempted.
     "extra_args": ("--num-gpu-blocks-override", "30"),
+    # With a share, prompts of more than a step wait their turn, and the pool hardly fills.
+    "long_prefill_share": None,
 }
 
 
