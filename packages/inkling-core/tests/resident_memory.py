@@ -76,7 +76,9 @@ def main(folder: str, mode: str, dtype_name: str, *pack: str) -> None:
     watch.start()
     largest = total = 0
     if mode == "load":
-        total = sum(one.nbytes for one in load(folder, config, **options).values())
+        held = load(folder, config, **options)
+        watch.look()  # all of it is there; the thread alone may not run in time to see it
+        total = sum(one.nbytes for one in held.values())
     else:
         for _, tensor in stream(folder, config, **options):
             largest, total = max(largest, tensor.nbytes), total + tensor.nbytes

@@ -25,7 +25,16 @@ def test_a_file_that_is_written_is_read_back(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["(1, 256)", "(1, 256, 'x')", "1, 2", "(True, 1, 1)", "__import__('os')", "(1,", "[1,2,3]"],
+    [
+        "\ufffd",
+        "(1, 256)",
+        "(1, 256, 'x')",
+        "1, 2",
+        "(True, 1, 1)",
+        "__import__('os')",
+        "(1,",
+        "[1,2,3]",
+    ],
 )
 def test_a_line_that_is_no_bucket_is_named(line, tmp_path):
     path = tmp_path / "buckets.txt"
@@ -37,7 +46,7 @@ def test_a_line_that_is_no_bucket_is_named(line, tmp_path):
 def test_a_file_without_end_is_not_read(tmp_path):
     path = tmp_path / "buckets.txt"
     path.write_bytes(b"#" * (file.MOST_BYTES + 1))
-    with pytest.raises(ValueError, match="at most 1048576 are read"):
+    with pytest.raises(ValueError, match="more than 1048576 bytes"):
         file.read(path)
 
 
@@ -84,12 +93,14 @@ def test_what_is_printed_as_a_file_is_found_whole(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["chunk=0"], "chunk=0 must be at least 1"),
+        (["chunk=0"], "chunk=0 must be at least 2"),
         (["padding_percent=1", "max_model_len=[70000]"], "keeps the padding within 1 %"),
         (["format=file"], "format=file needs one max_model_len"),
         (["max_model_len=[]"], "names no length"),
         (["seconds_per_graph=0"], "must be above 0"),
-        (["check=nowhere.txt"], "nowhere.txt"),
+        (["check=nowhere.txt"], "nowhere.txt is no file"),
+        (["check=/dev/zero"], "/dev/zero is no file"),
+        (["chunk=1"], "chunk=1 must be at least 2"),
     ],
 )
 def test_mistakes_are_told_in_a_line(words, said, capsys):

@@ -35,12 +35,17 @@ def text(buckets: Buckets) -> str:
 def read(path: Path) -> Buckets:
     """Buckets of a file with one tuple of three numbers a line, `#` lines and empty ones aside.
 
-    Raises ValueError naming the line that is none of these, or a file of more than 1 MiB.
+    Raises ValueError naming the line that is none of these, or what is no text file of at most
+    1 MiB.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes, at most {MOST_BYTES} are read")
+    if not path.is_file():
+        raise ValueError(f"{path} is no file: name one with a bucket a line")
+    with path.open("rb") as source:
+        content = source.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{path} has more than {MOST_BYTES} bytes: no list of buckets is as long")
     prefill, decode = [], []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         bucket = _bucket(line)

@@ -5,11 +5,14 @@ Not the buckets (generate.py) and not settings of a command (settings.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import ceil
 
 BLOCK = 128
 """Tokens of a KV block on Gaudi."""
+
+MORE_THAN_ONE = ("max_model_len", "chunk", "smallest_query")
+"""vllm-gaudi takes a bucket of one query token for a decode step."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,12 @@ class Profile:
     block_size: int = BLOCK
 
     def __post_init__(self) -> None:
-        names = ("max_model_len", "max_num_seqs", "chunk", "padding_percent", "smallest_query")
-        for name in (*names, "smallest_context", "smallest_decode", "block_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for field in fields(self):
+            least = 2 if field.name in MORE_THAN_ONE else 1
+            if getattr(self, field.name) < least:
+                raise ValueError(
+                    f"{field.name}={getattr(self, field.name)} must be at least {least}"
+                )
 
     @property
     def longest_query(self) -> int:
