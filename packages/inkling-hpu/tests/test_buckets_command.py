@@ -83,6 +83,18 @@ def test_a_list_with_a_gap_ends_in_status_1_and_names_the_shape(tmp_path, capsys
     assert "first (" in capsys.readouterr().out
 
 
+def test_a_bucket_that_vllm_gaudi_drops_covers_nothing(tmp_path, capsys):
+    whole = generate(SMALL)
+    longer = [(b, 520 if q == 512 else q, blocks) for b, q, blocks in whole.prefill]
+    path = tmp_path / "buckets.txt"
+    path.write_text(file.text(Buckets(tuple(longer), whole.decode)))
+    asked = ["buckets", "max_model_len=[4096]", "max_num_seqs=4", "chunk=512", f"check={path}"]
+    assert main([*asked, "format=json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["prefill"]["missing"]
+    assert found["graphs"]["prefill"] == sum(q < 512 for _, q, _ in whole.prefill)
+
+
 def test_what_is_printed_as_a_file_is_found_whole(tmp_path, capsys):
     assert main(["buckets", "max_model_len=[16384]", "format=file"]) == 0
     path = tmp_path / "buckets.txt"

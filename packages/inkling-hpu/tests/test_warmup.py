@@ -60,6 +60,8 @@ def test_what_is_not_stuck_goes_on(seconds, body):
     [
         (RuntimeError("HPU Out of memory: tried to allocate 3 GiB"), True),
         (torch.OutOfMemoryError("CUDA OOM"), True),
+        (RuntimeError("FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::2048"), True),
+        (RuntimeError("no room left in the block table"), False),
         (RuntimeError("synNodeCreate failed"), False),
     ],
 )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import re
 import sys
 import threading
 import time
@@ -34,6 +35,8 @@ else:
     _Runner = object
 
 logger = logging.getLogger("vllm.inkling.hpu")  # vLLM shows loggers below its own name only
+# torch's and vllm-gaudi's wording, then the Gaudi bridge's own for an allocation that failed.
+_SHORT_OF_MEMORY = re.compile(r"out of memory|\boom\b|PT_DEVMEM Allocation failed", re.IGNORECASE)
 GRACE_S = 5
 """Seconds between the message of the watchdog and the end, for the message to get out."""
 
@@ -118,8 +121,7 @@ def describe(prompt_cfg: tuple[int, int, int] | None, decode_cfg: Any) -> str:
 
 def out_of_memory(error: RuntimeError) -> bool:
     """Whether the device ran out of memory, told as vllm-gaudi tells it: by the message."""
-    text = str(error).lower()
-    return "out of memory" in text or "oom" in text
+    return bool(_SHORT_OF_MEMORY.search(str(error)))
 
 
 @contextmanager

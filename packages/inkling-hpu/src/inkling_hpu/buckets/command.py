@@ -18,6 +18,7 @@ from inkling_hpu.buckets.coverage import (
     Coverage,
     Worst,
     decode_coverage,
+    loaded,
     prefill_coverage,
     unwarmed,
 )
@@ -75,7 +76,9 @@ def _worst(worst: Worst) -> dict[str, Any]:
 
 
 def _buckets(settings: BucketsSettings, profile: Profile) -> Buckets:
-    return file.read(Path(settings.check)) if settings.check else generate(profile)
+    if settings.check:
+        return loaded(profile, file.read(Path(settings.check)))
+    return generate(profile)
 
 
 def _print(console: Console, settings: BucketsSettings, reports: list[dict[str, Any]]) -> None:

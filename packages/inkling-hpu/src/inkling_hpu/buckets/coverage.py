@@ -68,6 +68,23 @@ def choose(buckets: Sequence[Bucket], shape: Shape) -> Bucket | None:
     return None
 
 
+def loaded(profile: Profile, buckets: Buckets) -> Buckets:
+    """What vllm-gaudi keeps of a list: it drops buckets beyond the limits of the server, and a
+    decode with fewer blocks than requests; one with more blocks than they can hold is cut."""
+    most, chunk = profile.context_blocks(1), profile.chunk
+    prefill = {
+        (batch, query, blocks)
+        for batch, query, blocks in buckets.prefill
+        if batch * query <= chunk and query <= profile.max_model_len and blocks <= most
+    }
+    decode = {
+        (batch, query, min(blocks, batch * profile.request_blocks))
+        for batch, query, blocks in buckets.decode
+        if batch <= blocks
+    }
+    return Buckets(tuple(sorted(prefill)), tuple(sorted(decode)))
+
+
 def prefill_coverage(profile: Profile, buckets: Buckets) -> Coverage:
     """Of every prefill of the profile."""
     queries = sorted({query for _, query, _ in buckets.prefill})
