@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inkling_hpu.buckets.coverage import choose, decode_coverage, prefill_coverage, unwarmed
+from inkling_hpu.buckets.coverage import (
+    choose,
+    decode_coverage,
+    loaded,
+    prefill_coverage,
+    unwarmed,
+)
 from inkling_hpu.buckets.generate import Buckets, generate
 from inkling_hpu.buckets.profile import Profile
 from inkling_hpu.buckets.sizes import sizes
@@ -185,6 +191,16 @@ def test_a_graph_that_is_taken_away_is_missed_or_paid_for(lost):
     left = [b for b in buckets.prefill if b != buckets.prefill[place]]
     assert prefill_coverage(LONG, buckets).holds(25)
     assert not prefill_coverage(LONG, Buckets(tuple(left), buckets.decode)).holds(25)
+
+
+def test_what_vllm_gaudi_drops_and_cuts():
+    """At each limit and beyond it; tests/hpu asks vllm-gaudi's own manager the same at random."""
+    profile = Profile(1000, chunk=1200)  # 8 blocks
+    beyond = ((1, 1001, 0), (1, 1200, 0), (1, 1000, 9), (2, 601, 0))
+    kept = ((1, 1000, 0), (1, 1000, 8), (2, 600, 0))
+    decodes = ((2, 1, 1), (2, 1, 2), (2, 1, 15), (2, 1, 17), (2, 1, 40))
+    found = loaded(profile, Buckets(tuple(sorted(beyond + kept)), decodes))
+    assert found == Buckets(kept, ((2, 1, 2), (2, 1, 15), (2, 1, 16)))
 
 
 LEAST = {"max_model_len": 2, "max_num_seqs": 1, "chunk": 2, "padding_percent": 1}

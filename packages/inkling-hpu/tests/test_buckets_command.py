@@ -14,7 +14,7 @@ from inkling_hpu.buckets.generate import Buckets, generate
 from inkling_hpu.buckets.profile import Profile
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "backends" / "hpu-buckets.md"
-SMALL = Profile(4096, 4, 512)
+SMALL = Profile(4096, max_num_seqs=4, chunk=512)
 
 
 def test_a_file_that_is_written_is_read_back(tmp_path):
@@ -34,12 +34,40 @@ def test_a_file_that_is_written_is_read_back(tmp_path):
         "__import__('os')",
         "(1,",
         "[1,2,3]",
+        "(1, {[]: 2}, 3)",
+        "(1, -256, 0)",
+        "([], 1, 2)",
+        "(1, [256, [512]], 0)",
+        "(1, range(8), 0)",
+        "(1, range(8, 1), 0)",
+        "(1, range(1, 8, 0), 0)",
+        "(1, list(range(1, 8)), 0)",
+        "-" * 50_000 + "1",
     ],
 )
 def test_a_line_that_is_no_bucket_is_named(line, tmp_path):
     path = tmp_path / "buckets.txt"
     path.write_text(f"(1, 256, 0)\n{line}\n")
-    with pytest.raises(ValueError, match=re.escape(f"line 2: {line!r} is no (requests")):
+    with pytest.raises(ValueError, match=re.escape(f"line 2: {line[:80]!r} is no (requests")):
+        file.read(path)
+
+
+def test_lists_and_ranges_stand_for_each_of_their_values(tmp_path):
+    path = tmp_path / "buckets.txt"
+    path.write_text("(1, [512, 256], range(4, -1, -2))\n([1, 2], 1, range(64, 66))\n")
+    assert file.read(path) == Buckets(
+        ((1, 256, 0), (1, 256, 2), (1, 256, 4), (1, 512, 0), (1, 512, 2), (1, 512, 4)),
+        ((1, 1, 64), (1, 1, 65), (2, 1, 64), (2, 1, 65)),
+    )
+
+
+@pytest.mark.parametrize(
+    "line", [f"(1, 256, range(0, {10**30}))", "(range(1, 102), 1, range(1, 101))"]
+)
+def test_more_buckets_than_anybody_warms_are_refused(line, tmp_path):
+    path = tmp_path / "buckets.txt"
+    path.write_text(line)
+    with pytest.raises(ValueError, match="line 1: more than 10000 buckets"):
         file.read(path)
 
 
@@ -64,7 +92,7 @@ def test_another_profile_has_another_file(tmp_path):
     environ = {"VLLM_SKIP_WARMUP": "true"}
     first = file.put_in_place(SMALL, tmp_path, environ)
     again = file.put_in_place(SMALL, tmp_path, environ)
-    other = file.put_in_place(Profile(8192, 4, 512), tmp_path, environ)
+    other = file.put_in_place(Profile(8192, max_num_seqs=4, chunk=512), tmp_path, environ)
     assert first == again != other and environ[file.VARIABLE] == str(other)
     assert file.read(first) == generate(SMALL)
     assert sorted(tmp_path.iterdir()) == sorted([first, other])

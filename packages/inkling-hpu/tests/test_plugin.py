@@ -182,7 +182,7 @@ def test_our_buckets_are_named_for_ours_unless_somebody_chose(platform, monkeypa
     for length in (1024, 4096):  # the second model of a process has buckets of its own
         platform.check_and_update_config(_config(max_model_len=length))
         found = read(Path(os.environ[VARIABLE]))
-        assert found == generate(Profile(length, 16, 512))
+        assert found == generate(Profile(length, max_num_seqs=16, chunk=512))
     monkeypatch.setenv("VLLM_DECODE_BLOCK_BUCKET_MAX", "32")
     monkeypatch.delenv(VARIABLE)
     platform.check_and_update_config(_config())

@@ -100,8 +100,8 @@ def _name_buckets(block_size: int, vllm_config: Any) -> None:
     scheduler = vllm_config.scheduler_config
     profile = Profile(
         vllm_config.model_config.max_model_len,
-        scheduler.max_num_seqs,
-        scheduler.max_num_batched_tokens,
+        max_num_seqs=scheduler.max_num_seqs,
+        chunk=scheduler.max_num_batched_tokens,
         block_size=block_size,
     )
     cache = Path(os.environ.get("VLLM_CACHE_ROOT", "~/.cache/vllm")).expanduser()

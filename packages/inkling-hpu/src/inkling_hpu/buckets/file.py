@@ -1,6 +1,7 @@
 """Buckets as the text that vllm-gaudi reads from VLLM_BUCKETING_FROM_FILE, and how it gets there.
 
-    (1, 256, 16)        a line each: requests, query tokens, blocks; a query of 1 is a decode
+    (1, 256, 16)                        requests, query tokens, blocks; a query of 1 is a decode
+    ([1, 2], 1, range(64, 513, 64))     a list or a range stands for a bucket of each of its values
 
 What it is not: a choice of buckets. An operator's own bucket variables win: where one is set,
 nothing is written.
@@ -14,9 +15,11 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, MutableMapping
+from itertools import islice, product
+from math import prod
 from pathlib import Path
 
-from inkling_hpu.buckets.generate import Buckets, generate
+from inkling_hpu.buckets.generate import Bucket, Buckets, generate
 from inkling_hpu.buckets.profile import Profile
 
 VARIABLE = "VLLM_BUCKETING_FROM_FILE"
@@ -25,6 +28,7 @@ _OWN_CHOICE = re.compile(
     r"|VLLM_BUCKETING_STRATEGY|VLLM_EXPONENTIAL_BUCKETING|" + VARIABLE
 )
 MOST_BYTES = 2**20
+MOST_BUCKETS = 10_000
 
 
 def text(buckets: Buckets) -> str:
@@ -33,10 +37,10 @@ def text(buckets: Buckets) -> str:
 
 
 def read(path: Path) -> Buckets:
-    """Buckets of a file with one tuple of three numbers a line, `#` lines and empty ones aside.
+    """Buckets of a file with one tuple of three sizes a line, `#` lines and empty ones aside.
 
     Raises ValueError naming the line that is none of these, or what is no text file of at most
-    1 MiB.
+    1 MiB and 10,000 buckets.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: name one with a bucket a line")
@@ -44,18 +48,25 @@ def read(path: Path) -> Buckets:
         content = source.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise ValueError(f"{path} has more than {MOST_BYTES} bytes: no list of buckets is as long")
-    prefill, decode = [], []
+    found: list[Bucket] = []
     for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        bucket = _bucket(line)
-        if bucket is None:
+        sizes = _sizes(line.strip())
+        if sizes is None:
             raise ValueError(
-                f"{path}, line {number}: {line.strip()!r} is no (requests, query, blocks) of three "
-                "whole numbers"
+                f"{path}, line {number}: {line.strip()[:80]!r} is no (requests, query, blocks) of "
+                "three whole numbers, lists of them, or range(first, end, step)"
             )
-        (decode if bucket[1] == 1 else prefill).append(bucket)
-    return Buckets(tuple(sorted(prefill)), tuple(sorted(decode)))
+        if len(found) + prod(map(len, sizes)) > MOST_BUCKETS:
+            raise ValueError(
+                f"{path}, line {number}: more than {MOST_BUCKETS} buckets, a graph each: nobody "
+                "waits for so many"
+            )
+        batches, queries, blocks = sizes
+        found += product(batches, queries, blocks)
+    found.sort()
+    return Buckets(tuple(b for b in found if b[1] != 1), tuple(b for b in found if b[1] == 1))
 
 
 def put_in_place(profile: Profile, folder: Path, environ: MutableMapping[str, str]) -> Path | None:
@@ -82,10 +93,23 @@ def _chosen_by_operator(environ: Mapping[str, str], folder: Path) -> bool:
     return bool(names - {VARIABLE} if ours else names)
 
 
-def _bucket(line: str) -> tuple[int, int, int] | None:
+def _sizes(line: str) -> list[list[int]] | None:
+    """The values of each of a line's three sizes; None where it is no bucket."""
     try:
-        value = ast.literal_eval(line.strip())
-    except (ValueError, SyntaxError):
-        return None
-    whole = isinstance(value, tuple) and all(type(number) is int for number in value)
-    return value if whole and len(value) == 3 else None
+        bucket = ast.parse(line, mode="eval").body
+        sizes = bucket.elts if isinstance(bucket, ast.Tuple) else []
+        return [_values(size) for size in sizes] if len(sizes) == 3 else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None  # what `ast` raises, by what is wrong with the line
+
+
+def _values(size: ast.expr) -> list[int]:
+    """Of a whole number, a list of them, or a range with its first value and its end."""
+    if isinstance(size, ast.Call) and ast.unparse(size.func) == "range" and len(size.args) > 1:
+        values = list(islice(range(*map(ast.literal_eval, size.args)), MOST_BUCKETS + 1))
+    else:
+        value = ast.literal_eval(size)
+        values = value if isinstance(value, list) else [value]
+    if not values or any(type(one) is not int or one < 0 for one in values):
+        raise ValueError
+    return values

@@ -15,31 +15,39 @@ MORE_THAN_ONE = ("max_model_len", "chunk", "smallest_query")
 """vllm-gaudi takes a bucket of one query token for a decode step."""
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Limits of a server and the padding that its operator allows.
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What servers of several lengths may share.
 
-    max_model_len: longest request in tokens, prompt and answer.
     max_num_seqs: most requests that decode together.
-    chunk: most new tokens of one prefill step (vLLM's max_num_batched_tokens).
+    chunk: most new tokens of a step (vLLM's max_num_batched_tokens).
     padding_percent: most that a bucket may exceed what is in it, dimension by dimension.
     smallest_query: new tokens to which a shorter prefill is padded, whatever the percentage.
-    smallest_context: the same for a prefill's cached blocks; a prefill without any has a bucket of
-        its own.
-    smallest_decode: the same for the KV blocks of a decode step, all requests together; at least
-        a block for each request.
-    block_size: tokens of a KV block.
-
-    Raises ValueError naming the value and its limits.
+    smallest_context: cached blocks to which a shorter context is padded; a prefill without any has
+    a bucket of its own.
+    smallest_decode: KV blocks to which a shorter decode step is padded, all requests together; at
+    least one for each request.
     """
 
-    max_model_len: int
     max_num_seqs: int = 16
     chunk: int = 2048
     padding_percent: int = 25
     smallest_query: int = 256
     smallest_context: int = 16
     smallest_decode: int = 64
+
+
+@dataclass(frozen=True)
+class Profile(Limits):
+    """Limits of a server and the padding that its operator allows.
+
+    max_model_len: longest request in tokens, prompt and answer.
+    block_size: tokens of a KV block.
+
+    Raises ValueError naming the value and its limits.
+    """
+
+    max_model_len: int
     block_size: int = BLOCK
 
     def __post_init__(self) -> None:

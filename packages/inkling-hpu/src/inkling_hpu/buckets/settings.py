@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from inkling_core.cli.settings import check_choice
-from inkling_hpu.buckets.profile import Profile
+from inkling_hpu.buckets.profile import Limits, Profile
 
 FORMATS = ("table", "json", "file")
 
 
 @dataclass(frozen=True)
-class BucketsSettings:
+class BucketsSettings(Limits):
     """Settings of `inkling buckets`.
 
     max_model_len: longest request in tokens, prompt and answer; several make a row each.
-    max_num_seqs: most requests that decode together.
-    chunk: most new tokens of a step (vLLM's max_num_batched_tokens).
-    padding_percent: most that a bucket may exceed what is in it, dimension by dimension.
-    smallest_query: new tokens to which a shorter prefill is padded, whatever the percentage.
-    smallest_context: cached blocks to which a shorter context is padded.
-    smallest_decode: KV blocks to which a shorter decode step is padded.
     seconds_per_graph: warm-up time of one graph. The default is 29 minutes for 126 graphs, which a
     user of vllm-gaudi reported for another model (its pull request 1160); put your own here.
     check: file of buckets to examine instead of ours.
@@ -28,12 +22,6 @@ class BucketsSettings:
     """
 
     max_model_len: tuple[int, ...] = (65536, 131072, 262144)
-    max_num_seqs: int = 16
-    chunk: int = 2048
-    padding_percent: int = 25
-    smallest_query: int = 256
-    smallest_context: int = 16
-    smallest_decode: int = 64
     seconds_per_graph: float = 13.8
     check: str | None = None
     format: str = "table"
@@ -53,6 +41,5 @@ class BucketsSettings:
 
     def profiles(self) -> list[Profile]:
         """One for each length. Raises ValueError as `Profile` does."""
-        names = ("max_num_seqs", "chunk", "padding_percent", "smallest_query", "smallest_context")
-        shared = {name: getattr(self, name) for name in (*names, "smallest_decode")}
+        shared = {field.name: getattr(self, field.name) for field in fields(Limits)}
         return [Profile(length, **shared) for length in self.max_model_len]
