@@ -1,6 +1,7 @@
 """Back ends mirror the reference ops: same files, same public functions, same signatures.
 
-A gap is allowed with an entry and a reason; an entry without a gap is an error too.
+A function taken over from the law's file of the same name has the law's signature. A gap is allowed
+with an entry and a reason; an entry without a gap is an error too.
 """
 
 import ast
@@ -36,11 +37,15 @@ def functions(path: Path) -> dict[str, str]:
     Public is what the `ops` folder exports; a part lent to back ends is no op.
     """
     exported = path.with_name("__init__.py").read_text()
-    return {
-        node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns or NOTHING)}"
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef) and f'"{node.name}"' in exported
-    }
+    found: dict[str, str] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            returns = ast.unparse(node.returns or NOTHING)
+            found[node.name] = f"({ast.unparse(node.args)}) -> {returns}"
+        elif isinstance(node, ast.ImportFrom) and node.module == f"inkling_core.ops.{path.stem}":
+            law = functions(LAW / path.name)
+            found.update({name.name: law[name.name] for name in node.names if name.name in law})
+    return {name: found[name] for name in found if f'"{name}"' in exported}
 
 
 def files(folder: Path) -> set[str]:

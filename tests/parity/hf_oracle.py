@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-TEXT_BASE: dict[str, Any] = {
+SIZES: dict[str, Any] = {
     "vocab_size": 160,
     "unpadded_vocab_size": 151,
     "hidden_size": 64,
-    "num_hidden_layers": 5,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 16,
@@ -27,19 +26,25 @@ TEXT_BASE: dict[str, Any] = {
     "sliding_window_size": 16,
     "d_rel": 8,
     "rel_extent": 32,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "pad_token_id": 0,
+}
+"""What both generations have."""
+
+TEXT_BASE: dict[str, Any] = {
+    **SIZES,
+    "num_hidden_layers": 5,
     "log_scaling_n_floor": 24,
     "log_scaling_alpha": 0.1,
     "local_layer_ids": [0, 1, 3],
     "dense_mlp_idx": 1,
     "intermediate_size": 96,
-    "moe_intermediate_size": 32,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 2,
     "n_shared_experts": 2,
     "route_scale": 4.0,
     "logits_mup_width_multiplier": 1.8,
     "max_position_embeddings": 4096,
-    "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
 }

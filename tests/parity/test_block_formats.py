@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hf_oracle import SIZES
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -28,27 +29,12 @@ pytest.importorskip("transformers", minversion="5.24", reason="needs transformer
 FILE = "model.safetensors"
 LAYERS = 6
 TEXT = {
-    "vocab_size": 160,
-    "unpadded_vocab_size": 151,
-    "hidden_size": 64,
+    **SIZES,
     "num_hidden_layers": LAYERS,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "swa_num_attention_heads": 4,
-    "swa_num_key_value_heads": 2,
-    "swa_head_dim": 16,
-    "sliding_window_size": 16,
-    "d_rel": 8,
-    "rel_extent": 32,
-    "moe_intermediate_size": 32,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 2,
     "loop_layer_index_start": 2,
     "loop_layer_index_end": 4,
     "n_layers_per_attn_res_block": 2,
     "loop_gate_rank": 4,
-    "pad_token_id": 0,
 }
 VISION = {
     "hidden_size": 32,

@@ -170,6 +170,16 @@ def test_an_outer_scale_a_token():
         assert torch.equal(scales[row].float(), alone[1].float())
 
 
+def test_values_beyond_amax_saturate():
+    """An amax that is not the largest magnitude, as of other tokens: no scale turns into NaN."""
+    x = torch.zeros(1, 16)
+    x[0, :2] = torch.tensor([100.0, -1.0])
+    codes, scales = quantize_nvfp4(x, torch.ones(1), 2688.0, four_over_six=False)
+    assert scales.float().tolist() == [[448.0]]
+    found = dequantize_nvfp4(codes, scales, torch.ones(1), torch.full((1,), 2688.0), torch.float32)
+    assert found[0, :2].tolist() == [1.0, -1.0]
+
+
 def test_the_denominator_of_plain_nvfp4_leaves_four_no_room():
     """2688 * 1.5 / 6 = 672 is past e4m3: the scale saturates and the largest value is lost."""
     with pytest.raises(ValueError, match=r"block scales up to 672, e4m3 ends at 448; use 1536"):

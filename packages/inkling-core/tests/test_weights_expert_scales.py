@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
+from inkling_core.ops.nvfp4 import quantize_nvfp4
 from inkling_core.weights import CheckpointError, load, validate
 from inkling_core.weights.expert_scales import mxfp8_problem, nvfp4_problem
 from inkling_core.weights.tiny import make_tiny
@@ -56,6 +57,7 @@ def test_every_byte_of_a_scale_or_a_code() -> None:
 
 NVFP4 = "model.llm.layers.0.mlp.experts.w13_weight"
 MXFP8 = "model.llm.layers.1.mlp.experts.w2_weight"
+PLAIN = "model.llm.layers.1.mlp.shared_experts.shared_w2_weight"
 
 
 def setting(name: str, index: tuple[int, ...], value: float, byte: bool = False) -> Callable:
@@ -137,6 +139,10 @@ REFUSALS = {
         replacing(f"{NVFP4}_amax", lambda one: one[:1]),
         f"{NVFP4}_amax: shape [1], config.json implies [8]",
     ),
+    "plain-in-e4m3": (  # only routed experts are read in a block format
+        replacing(PLAIN, lambda one: one.to(torch.float8_e4m3fn)),
+        f"{PLAIN}: dtype F8_E4M3, expected BF16 or F32",
+    ),
     "nvfp4-unpacked-codes": (
         replacing(NVFP4, lambda one: torch.cat([one, one], -1)),
         f"{NVFP4}: shape [8, 64, 64], config.json implies [8, 64, 32]",
@@ -182,6 +188,20 @@ def test_scales_may_be_stored_as_e8m0(sources: Path, tmp_path: Path) -> None:
     save_file(file, folder / "model.safetensors")
     after = load(folder, config, progress="off")
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    name = MXFP8.removeprefix("model.llm.")
+    kept = load(folder, config, progress="off", pack_experts=True)[name]
+    assert all(torch.equal(kept[expert].float(), before[name][expert]) for expert in range(8))
+
+
+@pytest.mark.parametrize("denominator", [1000.0, 1500.0, 1536.0, 2000.0, 2688.0])
+def test_what_rounding_does_to_the_largest_scale_is_no_fault(denominator: float) -> None:
+    """Plain and, where it has room, Four-Over-Six; e4m3 has D / 6 and D / 4 of 1536 only."""
+    weight = torch.randn(1, 64, 64, generator=torch.Generator().manual_seed(0))
+    amax = weight.abs().amax()
+    for four_over_six in (False, True)[: 1 + (denominator <= 4 * 448)]:
+        written = quantize_nvfp4(weight, amax.view(1, 1), denominator, four_over_six)
+        parts = (*(part[0] for part in written), amax, torch.tensor(denominator))
+        assert nvfp4_problem(*parts, whole=True) is None
 
 
 def test_the_format_comes_from_the_file(sources: Path) -> None:

@@ -27,9 +27,10 @@ from inkling_core.packed_experts import PackedExperts
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.tolerances import tolerance
 from inkling_core.serving.cpu import CPU
-from inkling_core.weights import ShardingError, load
+from inkling_core.weights import ShardingError, load, validate
 from inkling_core.weights.expert_formats import as_built, packed_bytes
 from inkling_core.weights.info import checkpoint_info
+from inkling_core.weights.loader import _bytes_to_read
 from inkling_core.weights.names import text_tensors
 from inkling_core.weights.tiny import make_tiny
 
@@ -182,6 +183,18 @@ def test_ranks_together_hold_every_expert(folders: dict[str, Path], build: str, 
         assert held == sum(packed_bytes(spec, 2) for spec in specs)
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_progress_counts_what_the_rank_reads(folders: dict[str, Path], build: str) -> None:
+    config = InklingConfig.from_checkpoint(folders[build])
+    held = load(folders[build], config, tp_size=2, progress="off", pack_experts=True)
+    experts = 0
+    for spec, stored in validate(folders[build], config).tensors:
+        if isinstance(held[spec.key], PackedExperts):
+            assert _bytes_to_read(spec, stored, 2) == held[spec.key].nbytes
+            experts += 1
+    assert experts == 10
+
+
 def test_a_cut_through_a_block_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     config = make_tiny(tmp_path / "t", build="mxfp8")  # width 32: half of it is half a block
     with pytest.raises(ShardingError, match="16 columns a rank cut through a block of 32") as found:
@@ -250,6 +263,20 @@ def test_packed_experts_run_under_another_back_end(folders: dict[str, Path], bui
     ids = torch.randint(0, 288, (45,), generator=torch.Generator().manual_seed(1))
     expected, found = (TokenGenerator(one, len(ids)).feed(ids) for one in (dense, packed))
     assert_within(found, expected, tolerance("model", torch.float32), "packed beside dense")
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_packed_experts_stay_off_a_gaudi(folders: dict[str, Path], build: str) -> None:
+    """Their e4m3 numbers reach 448, its end at 240; decoded ones may go."""
+    config = InklingConfig.from_checkpoint(folders[build])
+    weights = load(folders[build], config, progress="off", pack_experts=True)
+    kept = [one for one in weights.values() if isinstance(one, PackedExperts)]
+    e4m3 = (one.parts[0 if one.format == "MXFP8" else 1].float() for one in kept)
+    assert max(float(numbers.max()) for numbers in e4m3) > 240
+    for one in kept:
+        with pytest.raises(Exception, match="hpu") as found:  # torch knows no such device here
+            one.to(torch.device("hpu"))
+        assert f"packed {one.format} experts cannot go to hpu" in str(found.value)
 
 
 # ---- memory ------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
     weights[expert]  ->  [R, C], rounded to bf16 as the format says, then in `dtype`
 
 It stands where `inkling_core.ops.experts` expects a weight `[E, R, C]`, which that op only ever
-indexes by expert. A kernel that wants one dense tensor cannot take it. Not the reading and not the
+indexes by expert. A kernel that wants one dense tensor cannot take it, nor can a Gaudi: the e4m3 of
+Gaudi 2 ends at 240, since its largest exponent means infinity and NaN. Not the reading and not the
 check of the scales (`inkling_core.weights`): what is in here is known to be sound.
 """
 
@@ -54,7 +55,16 @@ class PackedExperts:
         return DECODE[self.format](*parts, torch.bfloat16).to(self.dtype)
 
     def to(self, target: torch.device | torch.dtype) -> PackedExperts:
-        """The same on another device, or decoding to another dtype."""
+        """The same on another device, or decoding to another dtype.
+
+        Raises:
+            ValueError: for a Gaudi, where codes and scales beyond 240 would be infinite.
+        """
         if isinstance(target, torch.dtype):
             return replace(self, dtype=target)
+        if target.type == "hpu":
+            raise ValueError(
+                f"packed {self.format} experts cannot go to {target}: e4m3 ends at 240 on Gaudi 2, "
+                "theirs at 448; leave pack_experts out, and they are decoded before they go there"
+            )
         return replace(self, parts=tuple(part.to(target) for part in self.parts))

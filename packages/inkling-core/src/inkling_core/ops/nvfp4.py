@@ -104,6 +104,7 @@ def _candidate(
     blocks_XYB: Tensor, scale_XY: Tensor, amax_XY: Tensor, denominator: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Blocks on the e2m1 grid (float32), their rounded scales (float32), the sums of errors."""
+    # clamped, because what lies beyond e4m3 turns into NaN by some casts and saturates by others
     rounded_XY = scale_XY.clamp(max=E4M3_MAX).to(torch.float8_e4m3fn).float()
     step_XY = rounded_XY * (1 / (denominator / amax_XY))
     on_grid = _round_e2m1(blocks_XYB * (1 / step_XY)[..., None])

@@ -94,6 +94,5 @@ class ExpertReader:
             where = [experts]
             if piece is not None:
                 where += [slice(None)] * (piece.dim - 1) + [slice(piece.start, piece.stop)]
-            part = stored[tuple(where)].contiguous()
-            parts.append(part.view(torch.uint8) if part.dtype == torch.float8_e8m0fnu else part)
+            parts.append(stored[tuple(where)].contiguous())
         return tuple(parts)
