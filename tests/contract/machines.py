@@ -123,6 +123,11 @@ def bad(found: list[Finding], state: str = "fault") -> dict[str, str]:
     return {one.what: f"{one.found}; {one.remedy}" for one in found if one.state == state}
 
 
+def lacking(name: str, versions: dict[str, str] = ON_GAUDI) -> dict[str, str]:
+    """`versions` without one distribution."""
+    return {key: value for key, value in versions.items() if key != name}
+
+
 def lose_a_shard(folder: Path) -> str:
     """Deletes the second shard; returns its name."""
     lost = sorted(folder.glob("*.safetensors"))[1]

@@ -5,16 +5,13 @@ page names is there: functions, arguments, files, tests, mutations.
 import inspect
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tomllib
 
-from inkling_core import ops
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # documents.py
 from documents import ROOT
+from inkling_core import ops
 
 PAGES = ROOT / "docs" / "concepts"
 LAW = ROOT / "packages" / "inkling-core" / "src" / "inkling_core" / "ops"

@@ -8,16 +8,12 @@ is checked.
 import doctest
 import re
 import shlex
-import sys
-from pathlib import Path
 
 import pytest
 
-from inkling_core.cli.main import main
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # documents.py
 import documents
 from documents import BLOCK, DOCUMENTS, ROOT, label
+from inkling_core.cli.main import main
 
 CORE = ROOT / "packages" / "inkling-core"
 PARSERS = ROOT / "packages" / "inkling-parsers" / "src" / "inkling_parsers"

@@ -2,14 +2,9 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # documents.py
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
 import generate
+import pytest
 
 from documents import DOCUMENTS, ROOT
 
