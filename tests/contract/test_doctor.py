@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ from inkling_core.cli.main import main
 from inkling_core.doctor.findings import Finding, refused
 from inkling_core.doctor.matrix import agrees, read_matrix
 from inkling_core.doctor.subject import Machine, Subject
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM installed")
@@ -60,12 +64,21 @@ def test_the_table_shows_the_remedy(capsys, monkeypatch):
         (["8100"], "go after a lone `--`"),
         (["devise=gaudi"], "did you mean 'device'"),
         (["device=gaudy"], "did you mean 'gaudi'"),
+        (["device=cpu", "backend=hpu_emulated"], "device=cpu contradicts backend=hpu_emulated"),
         (["--", "--port", "many"], "--port"),
+        (['arguments="--model \'a b"'], "No closing quotation"),
     ],
 )
 def test_mistakes_in_the_command_line(words, said, capsys):
     assert main(["doctor", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_words_after_the_dashes_stay_apart_as_the_shell_had_them(tmp_path, capsys):
+    folder = tmp_path / "a 'b"
+    assert main(["doctor", "format=json", "--", "--model", str(folder), "--foo", '{"a": 1}']) == 1
+    told = capsys.readouterr().out
+    assert str(folder) in told and "--foo" in told and json.dumps('{"a": 1}')[1:-1] in told
 
 
 def test_vllm_arguments_win_over_settings():
@@ -96,6 +109,9 @@ def test_every_row_of_a_matrix_is_whole(package):
     matrix = read_matrix(package)
     names = {one.name for one in matrix.components}
     assert matrix.key in names and all(one.remedy and one.names for one in matrix.components)
+    for one in matrix.components:
+        for file in re.findall(r"[\w./-]+\.(?:sh|py)\b", one.remedy):
+            assert (ROOT / file).exists(), one.remedy
     for stack in matrix.stacks:
         assert stack.state in ("verified", "not verified") and stack.on
         assert {*stack.needs, *stack.prefers} <= names - {matrix.key}

@@ -24,13 +24,14 @@ from inkling_core.doctor.matrix import compare, read_matrix
 from inkling_core.doctor.subject import Machine, Subject
 
 if TYPE_CHECKING:
+    from inkling_core.config import InklingConfig
     from inkling_hpu.refusals import Deployment
 
 BRIDGE = "habana-torch-plugin"
 RUNTIME = "run the container with --runtime=habana -e HABANA_VISIBLE_DEVICES=all"
 DRIVER = f"install the Gaudi driver on the host; in a container, {RUNTIME}"
-UTILIZATION = 0.9  # vLLM's default of --gpu-memory-utilization
-GRAPH_SHARE = 0.1  # vllm-gaudi's default of VLLM_GRAPH_RESERVED_MEM
+UTILIZATION = 0.92  # vLLM's default of --gpu-memory-utilization, 0.26 to 0.32
+GRAPH_SHARE = "0.1"  # vllm-gaudi's default of VLLM_GRAPH_RESERVED_MEM
 
 
 def present(machine: Machine) -> bool:
@@ -77,15 +78,14 @@ def versions(subject: Subject) -> Iterator[Finding]:
 
 def conflicts(subject: Subject) -> Iterator[Finding]:
     """Every reason of `refusals.reasons`, from settings, vLLM's arguments and variables."""
-    if _emulated(subject):  # its pool is `kv_cache_mib`, as on a CPU
-        yield from settings(subject)
     config = config_of(subject)
+    if config is None or _emulated(subject):  # its pool is `kv_cache_mib`, as on a CPU
+        yield from settings(subject)
     if config is None:
-        yield Finding("settings", "all", "not examined", "they need a checkpoint")
         return
     from inkling_hpu.refusals import reasons
 
-    found = reasons(config, _deployment(subject))
+    found = reasons(config, _deployment(subject, config))
     for reason in found:
         yield refused("settings", "inkling-hpu", reason)
     if not found:
@@ -108,14 +108,14 @@ def memory(subject: Subject) -> Iterator[Finding]:
     from inkling_hpu.kv_cache import page_bytes
 
     card = read_matrix("inkling_hpu").data["card"]
-    asked = _deployment(subject)
+    asked = _deployment(subject, config)
     block = sum(page_bytes(config, ranks, asked.block_size, asked.dtype)) * config.num_hidden_layers
     room, name = int(card["memory_gib"] * GIB), f"{card['name']} ({card['memory_gib']} GiB)"
     if weights[ranks] >= room:
         found = f"{weights[ranks] / GIB:.1f} GiB of weights per card"
         yield Finding("memory", name, "fault", found, "raise --tensor-parallel-size")
         return
-    yield _pool(subject, name, room, weights[ranks], block)
+    yield _pool(subject, asked, name, room - weights[ranks], block)
 
 
 def nodes(machine: Machine) -> list[str]:
@@ -184,14 +184,13 @@ def _names(subject: Subject) -> Iterator[Finding]:
         yield Finding("versions", "vllm_gaudi's source", "ok", told)
 
 
-def _deployment(subject: Subject) -> Deployment:
+def _deployment(subject: Subject, config: InklingConfig) -> Deployment:
     """What was asked for, in the refusals' words."""
     import torch
 
     from inkling_hpu.refusals import Deployment
 
-    asked, more, config = subject.settings, dict(subject.more), config_of(subject)
-    assert config is not None  # callers have one
+    asked, more = subject.settings, subject.more
     stored = config.dtype if asked.dtype == "auto" else asked.dtype
     dtype = more.get("other_dtype", stored)
     return Deployment.of_values(
@@ -213,21 +212,24 @@ def _deployment(subject: Subject) -> Deployment:
     )
 
 
-def _pool(subject: Subject, name: str, room: int, weights: int, block: int) -> Finding:
-    """The pool that was asked for, or the one that vllm-gaudi would make of what is left."""
+def _pool(subject: Subject, asked: Deployment, name: str, left: int, block: int) -> Finding:
+    """The pool that was asked for, or the one that vllm-gaudi would make of what weights leave:
+
+    blocks = left * utilization * (1 - share for graphs) / bytes of a block - 1 for padding
+    """
     from inkling_hpu.refusals import pool_reason
 
-    asked, told = _deployment(subject), f"{weights / GIB:.1f} GiB of weights"
+    told = f"{left / GIB:.1f} GiB beside the weights"
     if asked.num_blocks is not None:
-        pool = asked.num_blocks * block
-        found = f"{told}, {pool / GIB:.1f} GiB for {asked.num_blocks} blocks"
-        if weights + pool < room:
+        found = f"{told}, {asked.num_blocks * block / GIB:.1f} GiB for {asked.num_blocks} blocks"
+        if asked.num_blocks * block < left:
             return Finding("memory", name, "ok", found)
-        remedy = f"lower --num-gpu-blocks-override below {max(0, room - weights) // block}"
+        remedy = f"lower --num-gpu-blocks-override below {left // block}"
         return Finding("memory", name, "fault", found, remedy)
     share = subject.more.get("gpu_memory_utilization", UTILIZATION)
-    blocks = max(0, int((room * share - weights) * (1 - GRAPH_SHARE)) // block)
-    found = f"{told}; about {blocks} blocks are left"
+    graphs = float(subject.machine.environ.get("VLLM_GRAPH_RESERVED_MEM", GRAPH_SHARE))
+    blocks = max(0, int(left * share * (1 - graphs)) // block - 1)
+    found = f"{told}; about {blocks} blocks"
     if pool_reason(blocks, asked.block_size, asked.max_model_len) is None:
         return Finding("memory", name, "ok", found)
     longest = max(0, blocks - 1) * asked.block_size

@@ -8,7 +8,7 @@ override to Hydra, and because a secret must not enter a config that flags like 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from inkling_core.cli.mistakes import UsageError
@@ -36,10 +36,16 @@ class Arguments:
     secrets: dict[str, str] = field(default_factory=dict)
 
 
-def sort_arguments(argv: Sequence[str], known: Iterable[str], text: str | None) -> Arguments:
+def sort_arguments(
+    argv: Sequence[str],
+    known: Iterable[str],
+    text: str | None,
+    join: Callable[[Sequence[str]], str] = " ".join,
+) -> Arguments:
     """Raises UsageError where an argument is none of the four kinds.
 
-    known: names of settings and config groups; text: the setting that takes free text, or None.
+    known: names of settings and config groups; text: the setting that takes free text, or None;
+    join: words -> that text.
     """
     names, out, words, rest = set(known), Arguments(), list[str](), list(argv)
     while rest:
@@ -59,7 +65,7 @@ def sort_arguments(argv: Sequence[str], known: Iterable[str], text: str | None) 
         hint = f"; did you mean {match}=VALUE?" if match else " (--help lists the settings)"
         raise UsageError(f"{words[0]!r} is not `name=value`{hint}")
     if words and text is not None:
-        out.overrides.append(f"{text}={quoted(' '.join(words))}")
+        out.overrides.append(f"{text}={quoted(join(words))}")
     return out
 
 

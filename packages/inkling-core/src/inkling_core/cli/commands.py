@@ -27,7 +27,8 @@ class Command:
     name: as typed, words apart by one space; summary: one line for the list; text: the setting that
     takes free text from the command line, if any; examples: command lines that a newcomer can copy;
     conf: ours, which other packages extend, or a package of the command's own, where a setting may
-    have the name of one of our config groups.
+    have the name of one of our config groups; shell: the free text is a command line, and its words
+    stay apart as a shell had them.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Command:
     examples: tuple[str, ...]
     text: str | None = None
     conf: str = CONF
+    shell: bool = False
 
     def settings(self) -> type:
         """The settings class. Imports its module, which must not need torch."""
@@ -73,6 +75,7 @@ _ROWS = (
             "inkling doctor device=gaudi -- --model DIR --tensor-parallel-size 8",
         ),
         text="arguments",
+        shell=True,
     ),
     Command(
         "generate",

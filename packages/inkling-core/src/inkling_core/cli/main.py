@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -102,7 +103,7 @@ def run(command: Command, rest: Sequence[str]) -> int:
 
     groups = compose.groups(command)
     known = [*schema.field_names(command.settings()), *groups]
-    sorted_ = sort_arguments(rest, known, command.text)
+    sorted_ = sort_arguments(rest, known, command.text, shlex.join if command.shell else " ".join)
     if sorted_.help:
         config = compose.compose(command, sorted_.overrides)
         print(pages.command_page(command, _as_typed(config), groups))

@@ -46,8 +46,8 @@ class Component:
 class Stack:
     """Versions that belong together.
 
-    key: version of the key component. needs: component -> version it cannot do without; prefers:
-    the same, for versions that others may stand in for. source: where the row comes from.
+    key: version of the key component. state, date, on: whether it ran, when, on what. needs:
+    component -> version it cannot do without; prefers: the same, where others may stand in.
     """
 
     key: str

@@ -27,4 +27,8 @@ class DoctorSettings(ServeSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("device", self.device, DEVICES)
+        if (self.device, self.backend) == ("cpu", "hpu_emulated"):
+            raise ValueError(
+                "device=cpu contradicts backend=hpu_emulated, which vllm-gaudi runs: leave one out"
+            )
         check_choice("format", self.format, ("table", "json"))

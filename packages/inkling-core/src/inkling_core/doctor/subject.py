@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,12 +31,12 @@ SETTINGS = {  # vLLM's argument -> the setting of `inkling serve` that says the 
     "--max-num-batched-tokens": "max_num_batched_tokens",
     "--tensor-parallel-size": "tensor_parallel",
 }
-SHORT = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-dp": "--data-parallel-size",
-    "-q": "--quantization",
-    "-ep": "--enable-expert-parallel",
+SHORT = {  # vLLM's own short names
+    "--tensor-parallel-size": ("-tp",),
+    "--pipeline-parallel-size": ("-pp",),
+    "--data-parallel-size": ("-dp",),
+    "--quantization": ("-q",),
+    "--enable-expert-parallel": ("-ep",),
 }
 
 
@@ -98,7 +99,10 @@ class Subject:
     @classmethod
     def of(cls, settings: DoctorSettings, machine: Machine) -> Subject:
         """Takes vLLM's arguments apart. Raises ValueError naming one that cannot be read."""
-        words = [_spelled(word) for word in settings.arguments.split()]
+        try:
+            words = [_spelled(word) for word in shlex.split(settings.arguments)]
+        except ValueError as error:
+            raise ValueError(f"arguments: {error} in {settings.arguments!r}") from None
         if words and not words[0].startswith("-"):
             raise ValueError(
                 f"{words[0]!r} is neither `name=value` nor an argument of vLLM's, which begin with "
@@ -117,24 +121,27 @@ class Subject:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+
+    def add(argument: str, **how: Any) -> None:
+        parser.add_argument(argument, *SHORT.get(argument, ()), **how)
+
     text = {"checkpoint", "host", "dtype"}
     for argument, name in SETTINGS.items():
-        parser.add_argument(argument, dest=name, type=str if name in text else int)
+        add(argument, dest=name, type=str if name in text else int)
     for argument in ("num-gpu-blocks-override", "pipeline-parallel-size", "data-parallel-size"):
-        parser.add_argument(f"--{argument}", type=int)
-    parser.add_argument("--gpu-memory-utilization", type=float)
-    for argument in ("kv-cache-dtype", "quantization", "speculative-config"):
-        parser.add_argument(f"--{argument}")
-    for argument in ("kv-transfer-config", "kv-offloading-size"):
-        parser.add_argument(f"--{argument}")
+        add(f"--{argument}", type=int)
+    add("--gpu-memory-utilization", type=float)
+    for argument in ("kv-cache-dtype", "quantization", "speculative-config", "kv-transfer-config"):
+        add(f"--{argument}")
+    add("--kv-offloading-size")
     for argument in ("enable-lora", "enable-expert-parallel"):
-        parser.add_argument(f"--{argument}", action="store_const", const=True)
+        add(f"--{argument}", action="store_const", const=True)
     return parser
 
 
 def _spelled(word: str) -> str:
-    """vLLM takes `--max_model_len` for `--max-model-len`, and a few short names."""
+    """vLLM takes `--max_model_len` for `--max-model-len`."""
     if not word.startswith("--"):
-        return SHORT.get(word, word)
+        return word
     name, equals, value = word.partition("=")
     return f"{name.replace('_', '-')}{equals}{value}"
