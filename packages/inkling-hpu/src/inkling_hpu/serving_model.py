@@ -25,6 +25,7 @@ from inkling_core.config import InklingConfig
 from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.layers.context import Caches
 from inkling_core.model import Decoder
+from inkling_core.serving.metrics import report_rows
 from inkling_core.weights import stream
 from inkling_hpu import carriers
 from inkling_hpu.backend import HPU, require
@@ -129,6 +130,7 @@ class InklingForGaudi(nn.Module):
             self.conv_layout, len(pages), pad_block, self.decoder.dtype, device
         )
         self._caches = Caches(HpuKVCache(keys, values, block_size), rows)
+        report_rows(rows.rows)
 
     def release_caches(self) -> None:
         """Forget pages and conv rows; `bind_caches` has to come before the next step."""

@@ -11,10 +11,12 @@ drops the KV cache, and conv rows with it; a wake-up allocates both through the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from inkling_core.serving.metrics import set_gauge
 from inkling_hpu.gaudi.imports import HPUWorker, hpu_worker
 from inkling_hpu.plugin import serves_inkling
 from inkling_hpu.runner import InklingRunner
@@ -32,6 +34,16 @@ class InklingWorker(HPUWorker):
         """As vllm-gaudi's; where it makes a runner anew, it is ours for our architectures."""
         with _our_runner(vllm_config or self.vllm_config):
             super().load_model(vllm_config, *arguments, **options)
+
+    def compile_or_warm_up_model(self) -> Any:
+        """As vllm-gaudi's; for our runner, how long it took and what it ran go to /metrics."""
+        began = time.monotonic()
+        answer = super().compile_or_warm_up_model()
+        if isinstance(self.model_runner, InklingRunner):
+            set_gauge("inkling:warmup_seconds", time.monotonic() - began)
+            # absent where bucketing is switched off
+            set_gauge("inkling:warmup_graphs", len(getattr(self.model_runner, "graphed_buckets", ())))
+        return answer
 
     def sleep(self, level: int = 1) -> None:
         """As vllm-gaudi's, then the model lets go of pages and conv rows, or no memory is freed."""

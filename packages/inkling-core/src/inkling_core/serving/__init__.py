@@ -5,6 +5,7 @@ server.py        start-up checks, vLLM's arguments and environment, a token befo
 launch.py        what a back end changes about that; vllm_server.py: where vLLM keeps its server
 plugin.py        the `vllm.general_plugins` entry point; paths.py: the names it hands out
 hf_config.py     config.json as vLLM sees it; mtp.py: a refusal
+metrics.py       gauges of our own beside vLLM's on /metrics
 model.py         the vLLM-facing model class around `inkling_core.model.Decoder`, written once
 metadata.py      vLLM's attention metadata -> `inkling_core.step.Step`
 pages.py         keys, values and conv row of a block in one page; plan.py: what a page costs

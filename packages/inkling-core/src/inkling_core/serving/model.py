@@ -36,6 +36,7 @@ from inkling_core.parallel import TensorParallel
 from inkling_core.serving.cache_layer import InklingCacheLayer
 from inkling_core.serving.conv_rows import LayerConvStore
 from inkling_core.serving.metadata import InklingMetadata
+from inkling_core.serving.metrics import report_rows
 from inkling_core.serving.paged_cache import PagedKVCache
 from inkling_core.serving.plan import conv_row_dtype, kv_heads_per_rank, page_layout, row_share
 from inkling_core.serving.settings import ServeSettings
@@ -144,10 +145,12 @@ class InklingForServing(nn.Module):
         """The decoder's caches over the pages that vLLM bound; made at the first step."""
         if self._caches is None:
             views = [layer.views for layer in self.cache_layers if layer.views is not None]
+            rows = [view.rows_PJC for view in views]
             self._caches = Caches(
                 PagedKVCache([v.keys_PLGH for v in views], [v.values_PLGH for v in views]),
-                LayerConvStore([v.rows_PJC for v in views], self.conv_layout),
+                LayerConvStore(rows, self.conv_layout),
             )
+            report_rows(rows)
         return self._caches
 
 

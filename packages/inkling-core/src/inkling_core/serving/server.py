@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inkling_core.embedded import EMBEDDED, checkpoint_folder
+from inkling_core.serving import metrics
 from inkling_core.serving.launch import CPU, Launch, launch_of
 from inkling_core.serving.settings import ServeSettings
 
@@ -41,7 +42,8 @@ def serve(settings: ServeSettings) -> None:
     settings = resolve(settings.with_environment(os.environ))
     launch = launch_of(settings.backend)
     prepare_environment(settings, os.environ, launch)
-    run(arguments(settings, launch))
+    with metrics.shared_folder(os.environ):
+        run(arguments(settings, launch))
 
 
 def resolve(settings: ServeSettings) -> ServeSettings:

@@ -70,6 +70,7 @@ USES = (
         ("vllm_config", "quant_config_path"),
         "may make a runner anew",
     ),
+    Use(_WORKER, "HPUWorker.compile_or_warm_up_model", "override", (), "warms up; we time it"),
     Use(_WORKER, "HPUWorker.sleep", "override", ("level",), "drops the caches"),
     Use(
         _WORKER,
@@ -164,6 +165,7 @@ USES = (
             "vllm_config",
             "max_model_len",
             "bucketing_manager",
+            "graphed_buckets",
         ),
         "state that our runner reads",
     ),
