@@ -97,6 +97,14 @@ def docs(session: nox.Session) -> None:
     session.run("python", "tests/site_offline.py", "build/site")
 
 
+@nox.session(tags=["ci"], venv_backend="none")
+def deploy(session: nox.Session) -> None:
+    """deploy/: install.sh twice and undone, the board's queries, the compose file."""
+    build_wheels()
+    session.env["INKLING_WHEELS"] = "dist"
+    shared(session, "serve", "deploy", "tests/deploy")
+
+
 # ---- heavy ones: minutes each ------------------------------------------------------------------
 
 
@@ -203,6 +211,23 @@ def pythons(session: nox.Session, version: str) -> None:
     skipped = [f"--ignore={path}" for path in ELSEWHERE]
     command = report(f"pythons-{version}", PARSER_TESTS, "-n", "2", *skipped)
     session.run(python, *command, *session.posargs, external=True)
+
+
+@nox.session(default=False, venv_backend="none")
+def install(session: nox.Session) -> None:
+    """install.sh as in `deploy`, in an environment with a real torch, so that the doctor ends
+    whole."""
+    build_wheels()
+    session.env.update({"INKLING_WHEELS": "dist", "INKLING_IMAGE_TORCH": bootstrap.TORCH})
+    shared(session, "serve", "install", "tests/deploy/test_install.py")
+
+
+@nox.session(default=False, venv_backend="none")
+def board(session: nox.Session) -> None:
+    """The board's queries over a real server and a real Prometheus; a picture of them."""
+    python = str(bootstrap.environment("serve"))
+    out = str(bootstrap.REPORTS / "board")
+    session.run(python, "tests/deploy/board.py", "--out", out, *session.posargs, external=True)
 
 
 @nox.session(default=False, venv_backend="none")

@@ -34,6 +34,7 @@ from inkling_core.cli.commands import composed, from_packages
 from inkling_core.cli.main import main as inkling
 from inkling_core.cli.schema import field_help
 from inkling_core.cli.settings import REQUIRED
+from inkling_core.serving.metrics import GAUGES
 from inkling_core.serving.settings import PREFIX, ServeSettings
 from inkling_hpu.emulation.settings import PREFIX as EMULATED
 from inkling_hpu.emulation.settings import EmulationSettings
@@ -174,13 +175,24 @@ def _constants() -> Iterator[tuple[str, str]]:
 
 
 def metrics() -> str:
-    """The recorded families."""
+    """The recorded families, and our gauges that a CPU has nothing to say about."""
     recorded = json.loads(METRICS.read_text())
     rows = [(f"`{row['name']}`", row["type"], row["help"]) for row in recorded["metrics"]]
+    there = {row["name"] for row in recorded["metrics"]}
+    rows += [
+        (f"`{name}`", "gauge", f"{text} On a Gaudi only.")
+        for name, text in GAUGES.items()
+        if name not in there
+    ]
     return _page(
         "Metrics",
         [METRICS_OF.format(vllm=recorded["vllm"]), "", *_table(("metric", "type", ""), rows)],
     )
+
+
+def exported() -> set[str]:
+    """Names of all metrics: those recorded on a CPU and our own."""
+    return {row["name"] for row in json.loads(METRICS.read_text())["metrics"]} | set(GAUGES)
 
 
 def families(exported: str) -> list[dict[str, str]]:

@@ -59,7 +59,8 @@ def test_a_command_line_is_real(words, capsys):
     program, *rest = words
     if program == "inkling" and "parsers" not in rest[:1]:
         flags = [] if "--help" in rest or not rest else ["--cfg", "job"]
-        assert main([*rest, *flags]) == 0, capsys.readouterr().err
+        text = rest.index("--") if "--" in rest else len(rest)  # what follows it is no flag
+        assert main([*rest[:text], *flags, *rest[text:]]) == 0, capsys.readouterr().err
     elif program == "nox":
         source = (ROOT / "noxfile.py").read_text()
         ours = rest[: rest.index("--")] if "--" in rest else rest  # behind it: the session's own

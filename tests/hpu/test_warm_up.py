@@ -1,6 +1,8 @@
 """The watched warm-up inside vllm-gaudi's runner: told, left out where memory ends, ended where it
 is stuck."""
 
+import re
+
 import pytest
 import runs
 from runs import Run
@@ -22,6 +24,10 @@ def test_graphs_without_memory_are_left_out_and_requests_are_answered(model, tmp
     assert "leaves out decode of 4 requests" in log
     for text in (told, log):
         assert "warm-up 1 of " in text and " left" in text
+        assert re.search(r"'inkling:conv_rows': \d\d+\.0", text)
+        assert re.search(
+            r"'inkling:warmup_seconds': \d+\.\d+, 'inkling:warmup_graphs': \d+\.0", text
+        )
 
 
 def test_a_stuck_graph_ends_the_process_with_its_name_and_the_stacks(model, tmp_path):

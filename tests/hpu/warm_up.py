@@ -43,6 +43,13 @@ def main(asked: str, out: str) -> None:
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True, detokenize=False)
     prompts = [{"prompt_token_ids": [3 + (7 * i) % 250 for i in range(9 + n)]} for n in range(6)]
     done = llm.generate(prompts, params, use_tqdm=False)
+    from prometheus_client import REGISTRY
+
+    from inkling_core.serving.metrics import GAUGES
+
+    print(
+        {name: REGISTRY.get_sample_value(name) for name in GAUGES}
+    )  # the engine is in this process
     Path(out).write_text(json.dumps([list(answer.outputs[0].token_ids) for answer in done]))
 
 

@@ -42,7 +42,9 @@ class InklingWorker(HPUWorker):
         if isinstance(self.model_runner, InklingRunner):
             set_gauge("inkling:warmup_seconds", time.monotonic() - began)
             # absent where bucketing is switched off
-            set_gauge("inkling:warmup_graphs", len(getattr(self.model_runner, "graphed_buckets", ())))
+            set_gauge(
+                "inkling:warmup_graphs", len(getattr(self.model_runner, "graphed_buckets", ()))
+            )
         return answer
 
     def sleep(self, level: int = 1) -> None:
