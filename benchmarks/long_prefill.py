@@ -22,24 +22,12 @@ import sys
 from running_server import running
 
 from inkling_core.gates.client import Client
-from inkling_core.gates.long_checks import KEPT, LONG, SHORTS, Lengths, asking
-from inkling_core.gates.long_prefill import Figures, measure
-from inkling_core.gates.verdict import Request, Target, request_of
-from inkling_core.nano import tasks
-from inkling_core.nano.words import Words
+from inkling_core.gates.long_checks import KEPT, Lengths, beside
+from inkling_core.gates.long_prefill import SHORTS, Figures, measure
+from inkling_core.gates.verdict import Target
 from inkling_core.serving.settings import ServeSettings
 
 PORT, SHARE = 8121, 0.5
-
-
-def requests(target: Target, round_: int) -> tuple[Request, list[Request]]:
-    """The same for both servers; new in each round, so that no prefix is cached."""
-    lengths, draw = Lengths.of(target), random.Random(f"bench/{round_}")
-    words = Words(draw, "heldout")
-    key, code = words.word(), words.code()
-    text = lengths.text(draw, LONG, [f"the code of {key} is {code}."], [0.5])
-    shorts = [request_of(one) for one in tasks.cases("sum", count=SHORTS, seed=round_)]
-    return asking(target, text, key, code), shorts
 
 
 def measured(options: argparse.Namespace, share: float | None) -> list[Figures]:
@@ -51,12 +39,13 @@ def measured(options: argparse.Namespace, share: float | None) -> list[Figures]:
         kv_cache_mib=options.kv_cache_mib,
         long_prefill_share=share,
     )
-    chunk = settings.max_num_batched_tokens
-    target = Target(
-        Client(f"http://127.0.0.1:{PORT}", timeout=600), None, is_nano=True, chunk=chunk
-    )
     with running(settings):
-        rounds = [measure(target, *requests(target, i)) for i in range(options.rounds + 1)]
+        client = Client(f"http://127.0.0.1:{PORT}", timeout=600)
+        target = Target(client, None, is_nano=True, chunk=settings.max_num_batched_tokens)
+        lengths = Lengths.of(target)
+        # the same for both servers; new in each round, so that no prefix is cached
+        draws = [random.Random(f"bench/{i}") for i in range(options.rounds + 1)]
+        rounds = [measure(target, *beside(target, lengths, draw)) for draw in draws]
     for figures in rounds[1:]:
         waits = ", ".join(f"{wait:.2f}" for wait in figures.waits)
         print(

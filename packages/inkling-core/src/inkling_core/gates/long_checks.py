@@ -142,13 +142,12 @@ def beside_streams(target: Target) -> Iterator[Finding]:
         why = f"{lengths.tokens(LONG)} tokens are fewer than four steps of chunk={target.chunk}"
         yield Finding("streams", True, why, left_out=True)
         return
-    long, shorts = beside(target, lengths)
+    long, shorts = beside(target, lengths, random.SystemRandom())
     yield from verdict(measure(target, long, shorts), target, [long, *shorts])
 
 
-def beside(target: Target, lengths: Lengths) -> tuple[Request, list[Request]]:
-    """A long prompt that nobody has cached, and short requests."""
-    draw = random.Random(random.SystemRandom().randrange(2**31))
+def beside(target: Target, lengths: Lengths, draw: random.Random) -> tuple[Request, list[Request]]:
+    """A long prompt, cached where `draw` has made it before, and short requests."""
     words = Words(draw, "heldout")
     key, code = words.word(), words.code()
     text = lengths.text(draw, LONG, [f"the code of {key} is {code}."], [0.5])
