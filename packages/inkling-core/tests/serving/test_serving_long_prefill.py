@@ -25,9 +25,11 @@ VARIABLE = "INKLING_LONG_PREFILL_SHARE"
 class Engine:
     """The scheduler, and what happens to be in each step."""
 
-    def __init__(self, blocks: int = 1000, seqs: int = 16) -> None:
+    def __init__(self, blocks: int = 1000, seqs: int = 16, prefix_caching: bool = False) -> None:
         import torch
         from vllm.engine.arg_utils import EngineArgs
+        from vllm.utils.hashing import sha256
+        from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
         from vllm.v1.structured_output import StructuredOutputManager
 
@@ -44,7 +46,7 @@ class Engine:
             block_size=BLOCK,
             enforce_eager=True,
             async_scheduling=False,
-            enable_prefix_caching=False,
+            enable_prefix_caching=prefix_caching,
             kv_cache_memory_bytes=2**28,
         ).create_engine_config()
         config.cache_config.num_gpu_blocks = blocks
@@ -56,20 +58,22 @@ class Engine:
             block_size=BLOCK,
         )
         self.scheduler.clock = lambda: self.now
+        init_none_hash(sha256)
+        self.hasher = get_request_block_hasher(BLOCK, sha256) if prefix_caching else None
         self.now = 0.0
         self.steps: list[dict[str, int]] = []
         self.sampled: dict[str, int] = {}  # tokens of each answer
         self.first: dict[str, float] = {}  # when the first token of each was there
 
-    def add(self, name: str, prompt: int, answer: int = 10_000) -> None:
-        """A request of `prompt` tokens that shares no beginning with any other."""
+    def add(self, name: str, prompt: int, answer: int = 10_000, token: int | None = None) -> None:
+        """A request of `prompt` tokens, all `token`; one of its own, if that is not given."""
         from vllm import SamplingParams
         from vllm.v1.request import Request
 
         params = SamplingParams(max_tokens=min(answer, 4096 - prompt), ignore_eos=True)
         params.update_from_generation_config({}, 257)
-        ids = [len(self.scheduler.requests) % 200] * prompt
-        request = Request(name, ids, params, None, arrival_time=self.now)
+        ids = [len(self.scheduler.requests) % 200 if token is None else token] * prompt
+        request = Request(name, ids, params, None, arrival_time=self.now, block_hasher=self.hasher)
         self.scheduler.add_request(request)
 
     def step(self) -> dict[str, int]:
@@ -157,8 +161,8 @@ def test_without_the_share_streams_stall(engine_of):
 
 def test_streams_that_came_later_do_not_stall_either(engine_of):
     """vLLM schedules in order of arrival: the prompt alone would take each whole step."""
-    paced, stock = engine_of(), None
-    for engine in (paced, stock := engine_of("null")):
+    paced, stock = engine_of(), engine_of("null")
+    for engine in (paced, stock):
         engine.add("long", LONG)
         engine.step()
         engine.add("short", 20)
@@ -250,6 +254,30 @@ def test_waiting_prompts_are_put_back_in_order(engine_of):
         queue = [request.request_id for request in engine.scheduler.waiting]
         assert queue == sorted(queue)
     assert engine.first["long 0"] < engine.first["long 1"] < engine.first["long 2"]
+
+
+def test_a_preempted_request_goes_to_the_front(engine_of):
+    """As vLLM puts it, though the only one that waits is held back meanwhile."""
+    engine = engine_of()
+    streaming(engine, 2)
+    engine.add("long", LONG)
+    scheduler = engine.scheduler
+    with scheduler._held_back({scheduler.requests["long"]}):
+        scheduler._preempt_request(scheduler.running.pop(), engine.now)
+    assert [request.request_id for request in scheduler.running] == ["stream 0"]
+    assert [request.request_id for request in scheduler.waiting] == ["stream 1", "long"]
+
+
+def test_a_prompt_that_the_cache_has_costs_the_others_nothing(engine_of):
+    engine = engine_of(prefix_caching=True)
+    engine.add("long", LONG, answer=1, token=7)
+    engine.until(lambda: engine.prefilled("long"))
+    streaming(engine, 2)
+    engine.until(engine.scheduler._pace.is_due)
+    engine.add("again", LONG, answer=1, token=7)
+    engine.step()
+    assert engine.prefilled("again")
+    assert engine.scheduler._pace.is_due()
 
 
 def test_the_rest_of_a_prompt_waits_its_turn_too(engine_of):

@@ -1,6 +1,7 @@
 """A long prompt's prefill leaves the others their share of the engine's time.
 
-    long     more tokens left to compute than one step may hold; or the rest of such a prompt
+    long     more tokens left to compute than one step may hold; or the rest of such a prompt.
+             What the prefix cache will spare one that waits is not known before vLLM admits it
     others   every request, running or waiting, that is not long
 
 While there are others, long prompts get a part of a step only when `pace.Pace` says so; steps
@@ -60,26 +61,24 @@ class LongPrefillShare(Scheduler):
             share = None
         self._pace = None if share is None else Pace(share)
         self._begun: set[str] = set()  # long requests that have had a part of their prefill
+        self._running_step = (
+            False,
+            0.0,
+        )  # the running step: whether it holds such a part, when it began
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """As vLLM's, long prompts held back where they are not due."""
         pace = self._pace
         if pace is None:
             return super().schedule(*args, **kwargs)
-        everybody = self.requests.values()
-        long = {request for request in everybody if self._is_long(request)}
-        if len(long) == len(everybody):
-            pace.forgive()
-        hold = bool(long) and len(long) < len(everybody) and not pace.is_due()
-        hold = hold and self._has_room_without_preemption()
-        with self._held_back(long) if hold else nullcontext():
+        held = set() if pace.is_due() else self._to_hold_back(pace)
+        with self._held_back(held) if held else nullcontext():
             output = super().schedule(*args, **kwargs)
-        scheduled = output.num_scheduled_tokens
-        if scheduled:
-            parts = {request.request_id for request in long} & scheduled.keys()
+        if scheduled := output.num_scheduled_tokens:
+            parts = {name for name, tokens in scheduled.items() if self._was_long(name, tokens)}
             self._begun = (self._begun | parts) & self.requests.keys()
-            pace.began(bool(parts), self.clock())
-        elif hold and pace.is_idle():
+            self._running_step = bool(parts), self.clock()
+        elif held:
             pace.forgive()  # the others are stuck; time that pays would never pass
         return output
 
@@ -88,13 +87,26 @@ class LongPrefillShare(Scheduler):
     ) -> dict[int, EngineCoreOutputs]:
         """As vLLM's; the step's duration goes into the account."""
         if self._pace is not None and scheduler_output.num_scheduled_tokens:
-            self._pace.ended(self.clock())
+            is_long, began = self._running_step
+            self._pace.took(self.clock() - began, is_long)
         return super().update_from_output(scheduler_output, model_runner_output)
 
-    def _is_long(self, request: Request) -> bool:
-        left = request.num_tokens - request.num_computed_tokens
+    def _was_long(self, name: str, scheduled: int) -> bool:
+        """Before the step just made, whose tokens vLLM counts as computed already."""
+        return self._is_long(self.requests[name], scheduled)
+
+    def _is_long(self, request: Request, scheduled: int = 0) -> bool:
+        left = request.num_tokens - request.num_computed_tokens + scheduled
         most = 1 if request.request_id in self._begun else self.max_num_scheduled_tokens
         return left > most
+
+    def _to_hold_back(self, pace: Pace) -> set[Request]:
+        """The long requests; none where nobody else is there or vLLM would preempt."""
+        long = {request for request in self.requests.values() if self._is_long(request)}
+        if len(long) == len(self.requests):
+            pace.forgive()
+            return set()
+        return long if self._has_room_without_preemption() else set()
 
     def _has_room_without_preemption(self) -> bool:
         """Whether each running request could have one more block.
@@ -107,32 +119,32 @@ class LongPrefillShare(Scheduler):
     def _held_back(self, long: Collection[Request]) -> Iterator[None]:
         """vLLM's lists without `long` for the length of the block; then as before."""
         running, waiting = list(self.running), list(self.waiting)
-        held = [request for request in running if request in long]
+        queued = [request for request in waiting if request in long]
         slots = {name: getattr(self, name) for name in SLOTS if hasattr(self, name)}
         self.running = [request for request in running if request not in long]
-        self.waiting.remove_requests([request for request in waiting if request in long])
+        rows = len(running) - len(self.running)  # which the held ones keep
         for name, count in slots.items():
-            setattr(self, name, count - len(held))  # they keep their rows of the batch
+            setattr(self, name, count - rows)
+        if queued:
+            self.waiting.remove_requests(queued)
         try:
             yield
         finally:
             for name, count in slots.items():
                 setattr(self, name, count)
-            self.running = _restored(running, self.running, long)
-            queued = _restored(waiting, list(self.waiting), long)
-            self.waiting.remove_requests(list(self.waiting))
-            for request in queued:
-                self.waiting.add_request(request)
+            kept, admitted = _restored(running, self.running, long)
+            self.running = [*kept, *admitted]
+            if queued:
+                kept, preempted = _restored(waiting, list(self.waiting), long)
+                self.waiting.remove_requests(list(self.waiting))
+                for request in (*preempted, *kept):
+                    self.waiting.add_request(request)
 
 
 def _restored(
     before: list[Request], now: list[Request], held: Collection[Request]
-) -> list[Request]:
-    """`before`, the held ones at their places, without what is gone; newcomers where vLLM put them:
-    in front of the first that was there before, or behind."""
+) -> tuple[list[Request], list[Request]]:
+    """`before` with the held ones at their places and without what is gone, and the newcomers."""
     there, known = set(now), set(before)
     kept = [request for request in before if request in there or request in held]
-    first = next((i for i, request in enumerate(now) if request in known), 0)
-    preempted = [request for request in now[:first] if request not in known]
-    admitted = [request for request in now[first:] if request not in known]
-    return [*preempted, *kept, *admitted]
+    return kept, [request for request in now if request not in known]
