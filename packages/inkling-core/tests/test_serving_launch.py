@@ -36,7 +36,7 @@ def test_an_absent_package_is_named(monkeypatch):
 
 
 def test_arguments_and_variables_come_beside_the_common_ones():
-    mine = launch.Launch(variables={"A": "1"}, arguments=lambda settings: {"--b": settings.port})
+    mine = launch.Launch(variables={"A": "1"}, arguments=lambda asked: ("--b", str(asked.port)))
     environ: dict[str, str] = {}
     prepare_environment(SETTINGS, environ, mine)
     assert environ["A"] == "1"

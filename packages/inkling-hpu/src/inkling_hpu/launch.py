@@ -9,8 +9,7 @@ What it is not: production. On a Gaudi vLLM is started with its own command and 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, MutableMapping
-from typing import Any
+from collections.abc import MutableMapping, Sequence
 
 from inkling_core.serving.launch import Launch
 from inkling_core.serving.settings import ServeSettings
@@ -39,12 +38,12 @@ def _prepare(settings: ServeSettings, environ: MutableMapping[str, str]) -> None
     )
 
 
-def _arguments(settings: ServeSettings) -> Mapping[str, Any]:
+def _arguments(settings: ServeSettings) -> Sequence[str]:
     # the emulated device holds nothing but the pool
-    always = {"--gpu-memory-utilization": 1.0}
+    always = ("--gpu-memory-utilization", "1.0")
     if settings.long_prefill_share is None:
         return always
-    return {**always, "--no-async-scheduling": ""}  # inkling_core.serving.long_prefill says why
+    return (*always, "--no-async-scheduling")  # inkling_core.serving.long_prefill says why
 
 
 EMULATED = Launch(

@@ -46,7 +46,9 @@ class Lengths:
     @classmethod
     def of(cls, target: Target) -> Lengths:
         """Asks the server twice. RuntimeError: it refuses even that."""
-        sizes = (16, 400)
+        longest = target.client.max_model_len()
+        # LONG leaves 4 % of the context, so the sample has to be large to be that exact
+        sizes = (16, max(400, longest // 4))
         used = []
         for size in sizes:
             text = mingle(random.Random(SEED), [], [], size).ljust(size, "-")
@@ -56,7 +58,7 @@ class Lengths:
                 raise RuntimeError(f"HTTP {reply.status}: {reply.message}")
             used.append(reply.prompt_tokens)
         characters = (sizes[1] - sizes[0]) / max(1, used[1] - used[0])
-        return cls(target.client.max_model_len(), characters)
+        return cls(longest, characters)
 
     def tokens(self, length: int) -> int:
         """`length` tokens of the full context, scaled."""
@@ -67,6 +69,15 @@ class Lengths:
     ) -> str:
         """Filler with facts in it, about as many tokens as `length` scales to."""
         return mingle(draw, facts, list(depths), round(self.tokens(length) * self.characters))
+
+
+def opened(text: str, draw: random.Random) -> str:
+    """`text` behind three invented words, so that only who drew the same has it in the cache.
+
+    The rest stays as it is: a model may be wrong about one text in a hundred, and a text drawn anew
+    in every run would make that a matter of luck.
+    """
+    return f"{' '.join(Words(draw, 'heldout').words(3))} {text}"
 
 
 def long_needles(target: Target) -> Iterator[Finding]:
@@ -113,11 +124,11 @@ def residents(target: Target) -> Iterator[Finding]:
     lengths = Lengths.of(target)
     asked: list[tuple[Request, Request]] = []
     for number in range(RESIDENTS):
-        draw = random.Random(f"{SEED}/resident/{number}/{random.SystemRandom().random()}")
+        draw = random.Random(f"{SEED}/resident/{number}")
         keys = Words(random.Random(SEED), "heldout").words(2)  # the same in each
         codes = [Words(draw, "heldout").code() for _ in keys]
         facts = [f"the code of {k} is {c}." for k, c in zip(keys, codes, strict=True)]
-        text = lengths.text(draw, RESIDENT, facts, [0.3, 0.7])
+        text = opened(lengths.text(draw, RESIDENT, facts, [0.3, 0.7]), random.SystemRandom())
         first, second = (asking(target, text, k, c) for k, c in zip(keys, codes, strict=True))
         asked.append((first, second))
     names = ("vllm:prefix_cache_hits_total", "vllm:num_preemptions_total")
@@ -147,12 +158,13 @@ def beside_streams(target: Target) -> Iterator[Finding]:
 
 
 def beside(target: Target, lengths: Lengths, draw: random.Random) -> tuple[Request, list[Request]]:
-    """A long prompt, cached where `draw` has made it before, and short requests."""
-    words = Words(draw, "heldout")
+    """A long prompt, cached where `draw` has opened it before, and short requests."""
+    content = random.Random(f"{SEED}/beside")
+    words = Words(content, "heldout")
     key, code = words.word(), words.code()
-    text = lengths.text(draw, LONG, [f"the code of {key} is {code}."], [0.5])
+    text = lengths.text(content, LONG, [f"the code of {key} is {code}."], [0.5])
     shorts = [request_of(one) for one in tasks.cases("sum_thinking", count=SHORTS, seed=SEED)]
-    return asking(target, text, key, code), shorts
+    return asking(target, opened(text, draw), key, code), shorts
 
 
 def verdict(figures: Figures, target: Target, requests: Sequence[Request]) -> Iterator[Finding]:

@@ -64,6 +64,7 @@ class Stream:
                 if line.startswith(b"data: {"):
                     for choice in json.loads(line[6:]).get("choices", ()):
                         self.ids += choice.get("token_ids") or ()
+            self.error = f"the server was done after {len(self.ids)} tokens"
         except (OSError, HTTPException, ValueError) as error:
             if not self._closed:
                 self.error = f"{type(error).__name__}: {error}"

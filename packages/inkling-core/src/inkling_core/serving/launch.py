@@ -9,10 +9,10 @@ and no vLLM here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inkling_core.serving.paths import SCHEDULER_PATH
 
@@ -34,22 +34,20 @@ class Launch:
     variables: environment of vLLM's processes, beside those of every back end.
     prepare: called with the resolved settings and the environment before vLLM is imported; refuses
         with ValueError, and changes the environment as it needs.
-    arguments: from resolved settings to vLLM's arguments beside the common ones; "" is the value
-        of one that takes none.
+    arguments: from resolved settings to vLLM's arguments beside the common ones, as on a command
+        line.
     embedded_dtype: what `dtype=auto` means for the embedded model; None is as stored.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[ServeSettings, MutableMapping[str, str]], None] = _nothing
-    arguments: Callable[[ServeSettings], Mapping[str, Any]] = lambda settings: {}
+    arguments: Callable[[ServeSettings], Sequence[str]] = lambda settings: ()
     embedded_dtype: str | None = None
 
 
-def _cpu_arguments(settings: ServeSettings) -> Mapping[str, Any]:
-    return {
-        "--kv-cache-memory-bytes": settings.kv_cache_mib * 2**20,
-        "--scheduler-cls": SCHEDULER_PATH,
-    }
+def _cpu_arguments(settings: ServeSettings) -> Sequence[str]:
+    pool = str(settings.kv_cache_mib * 2**20)
+    return ("--kv-cache-memory-bytes", pool, "--scheduler-cls", SCHEDULER_PATH)
 
 
 def _refuse_space_variable(settings: ServeSettings, environ: MutableMapping[str, str]) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from inkling_core.config import InklingConfig
 
 MIB = 2**20
-FLAG = ""  # the value of an argument that takes none
 ENGINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",  # the checkpoint is a folder; nothing may be fetched
     "TRANSFORMERS_OFFLINE": "1",
@@ -148,7 +147,6 @@ def arguments(settings: ServeSettings, launch: Launch = CPU) -> list[str]:
         "--tensor-parallel-size": settings.tensor_parallel,
         "--shutdown-timeout": settings.drain_seconds,
         "--uvicorn-log-level": settings.log_level.lower(),
-        **launch.arguments(settings),
     }
     flags = [
         "--enforce-eager",  # the decoder is plain torch; inductor would add half a minute
@@ -163,8 +161,8 @@ def arguments(settings: ServeSettings, launch: Launch = CPU) -> list[str]:
         flags.append("--enable-log-requests")
     if not settings.log_stats:
         flags.append("--disable-log-stats")
-    listed = [text for item in values.items() for text in map(str, item) if text != FLAG]
-    return [*listed, *flags, *settings.extra_args]
+    listed = [text for name, value in values.items() for text in (name, str(value))]
+    return [*listed, *launch.arguments(settings), *flags, *settings.extra_args]
 
 
 def run(argument_list: list[str]) -> None:
