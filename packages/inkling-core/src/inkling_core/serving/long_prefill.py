@@ -61,10 +61,7 @@ class LongPrefillShare(Scheduler):
             share = None
         self._pace = None if share is None else Pace(share)
         self._begun: set[str] = set()  # long requests that have had a part of their prefill
-        self._running_step = (
-            False,
-            0.0,
-        )  # the running step: whether it holds such a part, when it began
+        self._running_step = False, 0.0  # whether it holds such a part, when it began
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """As vLLM's, long prompts held back where they are not due."""
