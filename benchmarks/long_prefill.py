@@ -27,20 +27,20 @@ from inkling_core.gates.long_prefill import SHORTS, Figures, measure
 from inkling_core.gates.verdict import Target
 from inkling_core.serving.settings import ServeSettings
 
-PORT, SHARE = 8121, 0.5
+SHARE = 0.5
 
 
 def measured(options: argparse.Namespace, share: float | None) -> list[Figures]:
     """All rounds of one server. The first, in which the processor warms up, is thrown away."""
     settings = ServeSettings(
-        port=PORT,
+        port=options.port,
         backend=options.backend,
         max_model_len=options.context,
         kv_cache_mib=options.kv_cache_mib,
         long_prefill_share=share,
     )
     with running(settings):
-        client = Client(f"http://127.0.0.1:{PORT}", timeout=600)
+        client = Client(f"http://127.0.0.1:{options.port}", timeout=600)
         target = Target(client, None, is_nano=True, chunk=settings.max_num_batched_tokens)
         lengths = Lengths.of(target)
         # the same for both servers; new in each round, so that no prefix is cached
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--kv-cache-mib", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--port", type=int, default=8121)
     options = parser.parse_args()
     on, off = measured(options, SHARE), measured(options, None)
     check_parity(on, off)
