@@ -1,8 +1,10 @@
-"""Reproduces three wrong answers of vllm-gaudi's model runner on a small random Llama.
+"""Reproduces four wrong answers of vllm-gaudi's model runner on a small random Llama.
 
     python reproduce.py resumed    a preempted request resumes with a prefix hit
     python reproduce.py order      a prefix hit on a block that another prefill of the step fills
     python reproduce.py decode     a prefix hit on a block that a decode of the step fills
+    python reproduce.py paused --async-scheduling
+                                   a decoding request is left out of a step
 
 Each scenario prints the largest logit gap of a generated token: how far the token's logit lies
 below the best one when transformers computes the same text in float32. Rounding of bfloat16 gives
@@ -156,7 +158,34 @@ def decode(told: dict[str, Any]) -> Pairs:
     return [(prompts[name], done[name]) for name in prompts]
 
 
-SCENARIOS = {"resumed": resumed, "order": order, "decode": decode}
+def paused(told: dict[str, Any]) -> Pairs:
+    """Five answers side by side; every third step leaves out the request that came first."""
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    base: Any = AsyncScheduler if told["async_scheduling"] else Scheduler
+
+    class Pausing(base):
+        """vLLM's, which builds a step out of what it finds in `running`."""
+
+        steps = 0
+
+        def schedule(self, *args: Any, **kwargs: Any) -> Any:
+            self.steps += 1
+            left_out = self.running[:1] if self.steps % 3 == 0 and len(self.running) > 1 else []
+            self.running = self.running[len(left_out) :]
+            try:
+                return super().schedule(*args, **kwargs)
+            finally:
+                self.running = left_out + self.running
+
+    llm = engine(told, max_num_seqs=8, scheduler_cls=Pausing)
+    prompts = [random_ids(seed, length) for seed, length in enumerate((7, 20, 33, 46, 59))]
+    answers = llm.generate([{"prompt_token_ids": p} for p in prompts], greedy(24))
+    return [(p, list(a.outputs[0].token_ids)) for p, a in zip(prompts, answers, strict=True)]
+
+
+SCENARIOS = {"resumed": resumed, "order": order, "decode": decode, "paused": paused}
 
 
 def largest_gap(folder: str, pairs: Pairs) -> float:

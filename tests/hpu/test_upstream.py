@@ -14,7 +14,13 @@ import runs
 
 SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "upstream" / "reproduce.py"
 ROUNDING = 1.0  # sharp attention and 300 tokens of bfloat16: up to 0.5 without any fault
-SCENARIOS = [("resumed",), ("resumed", "--async-scheduling"), ("order",), ("decode",)]
+SCENARIOS = [
+    ("resumed",),
+    ("resumed", "--async-scheduling"),
+    ("order",),
+    ("decode",),
+    ("paused", "--async-scheduling"),
+]
 
 
 def gap(folder, *arguments):

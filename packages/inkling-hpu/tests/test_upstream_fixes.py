@@ -1,4 +1,4 @@
-"""The order of a step's rows and the length of a resumed prompt, on batches of every shape.
+"""The order of a step's rows, a resumed prompt's length, and the tokens that decodes go on from.
 
 `Base` has vllm-gaudi's contract in a few lines, enough for the mixin's arithmetic to run without
 it; tests/hpu/test_upstream.py runs the mixin in the real runner.
@@ -69,6 +69,12 @@ class Base:
             if first > last:
                 return
             batch.swap_states(first, last)
+
+    def _prepare_input_ids(self, scheduler_output, return_index=False):
+        for name, row in self.input_batch.prev_req_id_to_index.items():
+            if name in self.input_batch.req_ids:
+                self.input_ids_hpu[self.input_batch.req_ids.index(name)] = 100 + row
+        return return_index
 
 
 class Runner(UpstreamFixes, Base):
@@ -141,3 +147,24 @@ def test_a_resumed_request_counts_its_answer_as_prompt_and_others_do_not():
     cached = SimpleNamespace(resumed_req_ids={"resumed"})
     assert runner._update_states(SimpleNamespace(scheduled_cached_reqs=cached)) is True
     assert runner.input_batch.num_prompt_tokens == [30, 31]
+
+
+STALE, KNOWN = 7, [20, 21, 22, 0]
+
+
+@pytest.mark.parametrize(
+    ("before", "tokens"),
+    [
+        ({"a": 0, "b": 1, "c": 2}, [100, 101, 102]),  # nobody was left out
+        ({"c": 0, "a": 1}, [101, 21, 100]),
+        ({}, [20, 21, 22]),
+    ],
+    ids=["steady", "one left out", "all left out"],
+)
+def test_a_decode_that_was_left_out_goes_on_from_its_own_token(before, tokens):
+    runner = Runner(Batch([(name, 9, 5, [1]) for name in "abc"]), asynchronous=True)
+    runner.input_batch.prev_req_id_to_index = before
+    runner.input_ids_hpu, runner.input_ids_cpu = torch.full((4,), STALE), torch.tensor(KNOWN)
+    output = SimpleNamespace(total_num_scheduled_tokens=3)
+    assert runner._prepare_input_ids(output, return_index=True) is True
+    assert runner.input_ids_hpu.tolist() == [*tokens, STALE]

@@ -133,6 +133,15 @@ PATCHES = (
         "docs/upstream/prefill-order.md",
         "its reproduction prints no difference",
     ),
+    Patch(
+        "paused-decode",
+        f"{_RUNNER}._prepare_input_ids",
+        "overridden",
+        "upstream_fixes.py",
+        "asynchronous scheduling: a decode that a step left out goes on from a stale token",
+        "docs/upstream/paused-decode.md",
+        "its reproduction prints no difference",
+    ),
 )
 
 

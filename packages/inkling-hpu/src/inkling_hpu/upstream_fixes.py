@@ -1,4 +1,4 @@
-"""Three faults of vllm-gaudi's runner that spoil answers of any model, mended in a subclass.
+"""Four faults of vllm-gaudi's runner that spoil answers of any model, mended in a subclass.
 
     class Runner(UpstreamFixes, HPUModelRunner): ...
 
@@ -9,6 +9,8 @@ prefill-order           Prefills of a step run in batch-slot order. The schedule
                         relies on the filling one running first.
 decode-before-hit       The same for a block whose last position a decoding request fills: prefills
                         run before decodes.
+paused-decode           Under asynchronous scheduling a decoding request that was left out of the
+                        step before is given whatever token its row held last.
 
 docs/upstream/ tells each of them with a reproduction. What this is not: anything about Inkling,
 whose model needs the same order for its conv rows and gets it from here.
@@ -62,6 +64,17 @@ class UpstreamFixes(_Runner):
         if self.input_batch.req_ids[req_idx] in self._prefilled_decodes:
             return True
         return super()._is_prompt(req_idx, scheduler_output)
+
+    def _prepare_input_ids(self, scheduler_output: Any, return_index: bool = False) -> Any:
+        """As vllm-gaudi's, which puts the tokens sampled by the step before on the device, after
+        those that the processor knows: all that a request has which that step left out.
+        """
+        batch = self.input_batch
+        sampled = batch.prev_req_id_to_index or {}
+        total = scheduler_output.total_num_scheduled_tokens
+        if any(request_id not in sampled for request_id in batch.req_ids[: batch.num_reqs]):
+            self.input_ids_hpu[:total].copy_(self.input_ids_cpu[:total])
+        return super()._prepare_input_ids(scheduler_output, return_index)
 
     def _order_prefills(self, scheduler_output: Any) -> None:
         batch = self.input_batch

@@ -13,9 +13,10 @@ vLLM's own settings cannot say this. `long_prefill_token_threshold` is a fixed n
 step and request: at the start of a prompt it makes steps too small, at 250,000 tokens of context
 too slow. Neither does it keep a short prompt from waiting behind a long one that fills each step.
 
-Synchronous steps only. Under asynchronous scheduling a request that is left out of one step comes
-back to vllm-gaudi's runner while its batch has moved on, and other requests' tokens were seen to go
-wrong; there the share is off, and the log says so.
+Synchronous steps only: the account takes one step at a time. Under asynchronous scheduling, where
+steps overlap, the share is off and the log says so. (A long prompt that is due can fill a step and
+leave decodes behind it out; vllm-gaudi gives such a decode a stale token under asynchronous
+scheduling, which `inkling_hpu.upstream_fixes` mends.)
 
 What it is not: a scheduler. Long prompts are taken out of vLLM's lists for the length of one call
 and put back where they stood; batching, blocks, preemption and order stay vLLM's.
