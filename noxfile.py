@@ -222,12 +222,13 @@ def install(session: nox.Session) -> None:
     shared(session, "serve", "install", "tests/deploy/test_install.py")
 
 
-@nox.session(default=False, venv_backend="none")
+@nox.session(default=False)
 def board(session: nox.Session) -> None:
     """The board's queries over a real server and a real Prometheus; a picture of them."""
-    python = str(bootstrap.environment("serve"))
+    session.install("matplotlib")
+    options = ["--python", str(bootstrap.environment("serve"))]
     out = str(bootstrap.REPORTS / "board")
-    session.run(python, "tests/deploy/board.py", "--out", out, *session.posargs, external=True)
+    session.run("python", "tests/deploy/board.py", "--out", out, *options, *session.posargs)
 
 
 @nox.session(default=False, venv_backend="none")

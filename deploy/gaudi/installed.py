@@ -5,6 +5,8 @@
     install  third-party needs that are absent, under constraints; then our wheels with --no-deps
     undo     the distributions of the record, then the record
 
+The record is written first, so that undo finds what an interrupted run left.
+
 What it is not: a resolver. pip plans first (`--dry-run --report`); a plan that touches a
 distribution of the image, or brings torch or an engine, is refused.
 """
@@ -14,10 +16,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -33,6 +38,9 @@ NEEDS = (  # as in the packages' metadata, without numpy and torch, which the im
 IMAGE = ("vllm-gaudi", "vllm", "torch")  # what makes it a vllm-gaudi image
 NEVER = ("torch", "vllm", "vllm-gaudi", "habana-torch-plugin", "transformers", "numpy")
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+# A version that may stand in a constraint. Debian's own packages have others ("1.1build1"), on
+# which pip stops.
+PINNABLE = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9._]+)?")
 
 
 class Refused(Exception):
@@ -45,12 +53,15 @@ def name_of(text: str) -> str:
 
 
 def present() -> dict[str, str]:
-    """Name -> version of every distribution of this environment."""
-    return {name_of(one.metadata["Name"]): one.version for one in distributions()}
+    """Name -> version of every distribution of this environment, as Python finds them: the first
+    on the path counts, and a half-removed one, which has no name, does not."""
+    found = [(one.metadata["Name"], one.version) for one in distributions()]
+    return {name_of(name): version for name, version in reversed(found) if name}
 
 
 def wheels_in(folder: Path) -> dict[str, Path]:
-    """Our wheels by name. Raises Refused unless there is exactly one of each."""
+    """Our wheels by name. Raises Refused unless there is one whole wheel of each, of one
+    version."""
     found = {}
     for name in OURS:
         files = sorted(folder.glob(f"{name.replace('-', '_')}-*.whl"))
@@ -59,7 +70,14 @@ def wheels_in(folder: Path) -> dict[str, Path]:
                 f"{len(files)} wheels of {name} in {folder}, one is needed: `nox -s wheels` makes "
                 "them in dist/; --wheels names another folder"
             )
+        if not zipfile.is_zipfile(files[0]):
+            raise Refused(f"{files[0]} is no whole wheel: copy or build it again")
         found[name] = files[0]
+    if len(versions := {file.name.split("-")[1] for file in found.values()}) > 1:
+        raise Refused(
+            f"wheels of {' and '.join(sorted(versions))} in {folder}: the three are of one "
+            "version; `nox -s wheels` makes them"
+        )
     return found
 
 
@@ -72,6 +90,7 @@ def install(folder: Path, dry: bool) -> None:
             f"{sys.executable} has no {', '.join(absent)}: this is no vllm-gaudi image. Start from "
             "one, or name its Python with --python"
         )
+    check_writable()
     wheels = wheels_in(folder)
     sums = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in wheels.items()}
     record = read_record() or {"added": [], "wheels": {}}
@@ -91,13 +110,21 @@ def install(folder: Path, dry: bool) -> None:
         write_record({**record, "wheels": sums})
 
 
+def check_writable() -> None:
+    """Raises Refused where pip could not write: it would fall back on the user's own folder, which
+    the record does not know."""
+    site = sysconfig.get_path("purelib")
+    if not os.access(site, os.W_OK):
+        raise Refused(f"cannot write to {site}: run install.sh as its owner, on a writable disk")
+
+
 def carry_out(record: dict, needed: list[str], files: list[str]) -> None:
-    """Changes the environment; the record comes first, so that undo finds what a failure left."""
+    """Changes the environment, after the record."""
     write_record(record)
     if needed:
-        pip("install", "--no-deps", *needed)
+        pip("install", "--no-user", "--no-deps", *needed)
     if files:
-        pip("install", "--no-deps", "--no-index", "--force-reinstall", *files)
+        pip("install", "--no-user", "--no-deps", "--no-index", "--force-reinstall", *files)
 
 
 def plan(before: dict[str, str]) -> list[str]:
@@ -105,8 +132,7 @@ def plan(before: dict[str, str]) -> list[str]:
     that would change the image."""
     with tempfile.TemporaryDirectory() as folder:
         constraints, report = Path(folder) / "constraints.txt", Path(folder) / "report.json"
-        lines = [f"{name}=={version}" for name, version in sorted(before.items())]
-        constraints.write_text("\n".join(lines) + "\n")
+        constraints.write_text("\n".join(pins(before)) + "\n")
         pip("install", "--dry-run", "--report", str(report), "-c", str(constraints), *NEEDS)
         planned = [one["metadata"] for one in json.loads(report.read_text())["install"]]
     for one in planned:
@@ -117,6 +143,11 @@ def plan(before: dict[str, str]) -> list[str]:
                 "the image's own must stay"
             )
     return [f"{one['name']}=={one['version']}" for one in planned]
+
+
+def pins(before: dict[str, str]) -> list[str]:
+    """`name==version` of everything that is there and whose version pip can read."""
+    return [f"{name}=={text}" for name, text in sorted(before.items()) if PINNABLE.fullmatch(text)]
 
 
 def undo(dry: bool) -> None:
@@ -132,6 +163,7 @@ def undo(dry: bool) -> None:
     if dry:
         return
     if there:
+        check_writable()
         pip("uninstall", "--yes", *there)
     RECORD.unlink()
     for folder in (RECORD.parent, RECORD.parent.parent):
@@ -140,13 +172,25 @@ def undo(dry: bool) -> None:
 
 
 def read_record() -> dict | None:
-    """What an earlier run wrote; None without one."""
-    return json.loads(RECORD.read_text()) if RECORD.is_file() else None
+    """What an earlier run wrote; None without one. Raises Refused where it cannot be read."""
+    if not RECORD.is_file():
+        return None
+    try:
+        record = json.loads(RECORD.read_text())
+        return {"added": list(record["added"]), "wheels": dict(record["wheels"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(
+            f"{RECORD} is damaged ({error!r}), so what was added is unknown: pip uninstall "
+            f"{' '.join(OURS)} and delete that file"
+        ) from None
 
 
 def write_record(record: dict) -> None:
+    """Whole or not at all, whenever the machine stops."""
     RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record))
+    new = RECORD.with_suffix(".new")
+    new.write_text(json.dumps(record))
+    new.replace(RECORD)
 
 
 def pip(*arguments: str) -> None:
@@ -169,9 +213,12 @@ def main() -> int:
             undo(asked.dry_run)
         else:
             install(asked.wheels, asked.dry_run)
-    except Refused as error:
+    except (Refused, OSError) as error:
         print(f"install.sh: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("install.sh: interrupted; run it again, or with --undo", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -81,6 +81,20 @@ def test_words_after_the_dashes_stay_apart_as_the_shell_had_them(tmp_path, capsy
     assert str(folder) in told and "--foo" in told and json.dumps('{"a": 1}')[1:-1] in told
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [
+        ["--", "--api-key", "hunter2"],
+        ["--cfg", "job", "--", "--hf-token=hunter2"],
+        ["arguments='--api-key hunter2'"],
+    ],
+)
+def test_no_secret_of_vllms_arguments_is_printed(tail, capsys):
+    main(["doctor", "device=gaudi", "format=json", *tail])
+    told = capsys.readouterr()
+    assert "***" in told.out + told.err and "hunter2" not in told.out + told.err
+
+
 def test_vllm_arguments_win_over_settings():
     from inkling_core.doctor.settings import DoctorSettings
 

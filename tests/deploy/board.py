@@ -3,8 +3,8 @@
     python tests/deploy/board.py --out DIR     a real server on a CPU, a real Prometheus over it,
                                                every query of the board answered; DIR/board.png
 
-What it is not: Grafana, which was not at hand. The picture is Prometheus' own page with some of the
-board's queries on it. Needs `prometheus` on the path, and `chromium` for the picture.
+What it is not: Grafana, which was not at hand. The picture has the board's panels where the board
+has them, with what Prometheus answered. Needs `prometheus` on the path, and matplotlib.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 GAUDI = ROOT / "deploy" / "gaudi"
 BOARD = GAUDI / "grafana" / "dashboards" / "inkling.json"
 WINDOW = "1m"  # what Grafana's $__rate_interval becomes
 NOT_ON_A_CPU = frozenset({"inkling:warmup_seconds", "inkling:warmup_graphs"})
-SHOWN = ("Queue", "Time to first token", "Inter-token time", "Conv rows")  # the last query of each
+STEP = 2  # seconds between two samples
 SYSTEM = "Keep these in mind: " + " ".join(f"box {n} has key {n * 37 % 101}." for n in range(50))
 
 
@@ -40,13 +41,14 @@ def panels() -> list[dict]:
     return json.loads(BOARD.read_text())["panels"]
 
 
+def asked(target: dict) -> str:
+    """A panel's query in Prometheus' language."""
+    return target["expr"].replace("$__rate_interval", WINDOW)
+
+
 def queries() -> list[tuple[str, str]]:
-    """Title of the panel and query in Prometheus' language, for every query of the board."""
-    return [
-        (panel["title"], target["expr"].replace("$__rate_interval", WINDOW))
-        for panel in panels()
-        for target in panel["targets"]
-    ]
+    """Title of the panel and query, for every query of the board."""
+    return [(panel["title"], asked(one)) for panel in panels() for one in panel["targets"]]
 
 
 def names(query: str) -> set[str]:
@@ -114,11 +116,16 @@ def load(url: str, seconds: float, streams: int = 12) -> int:
     return sum(answered)
 
 
+def answer(prometheus: str, kind: str, **words: object) -> list[dict]:
+    """Prometheus' answer, one series each; a query of the board gives one or none."""
+    url = f"{prometheus}/api/v1/{kind}?{urllib.parse.urlencode(words)}"
+    with urllib.request.urlopen(url, timeout=30) as page:
+        return json.load(page)["data"]["result"]
+
+
 def value(prometheus: str, query: str, at: float) -> float | None:
-    """The answer, at a time, to a query that gives one number; None where there is no data."""
-    words = urllib.parse.urlencode({"query": query, "time": at})
-    with urllib.request.urlopen(f"{prometheus}/api/v1/query?{words}", timeout=30) as answer:
-        result = json.load(answer)["data"]["result"]
+    """The answer to a query at a time; None where there is no data."""
+    result = answer(prometheus, "query", query=query, time=at)
     return float(result[0]["value"][1]) if result else None
 
 
@@ -136,33 +143,53 @@ def report(prometheus: str, answered: int, at: float) -> list[str]:
     return bad
 
 
-def picture(prometheus: str, out: Path) -> None:
-    """Prometheus' own page with some of the board's queries, as an image."""
-    asked = list({title: query for title, query in queries() if title in SHOWN}.values())
-    words = {}
-    for n, query in enumerate(asked):
-        words |= {f"g{n}.expr": query, f"g{n}.tab": "0", f"g{n}.range_input": "3m"}
-    page = f"{prometheus}/graph?{urllib.parse.urlencode(words)}"
-    subprocess.run(
-        [
-            *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            *("--virtual-time-budget=20000", f"--window-size=900,{800 * len(asked)}"),
-            *(f"--screenshot={out}", page),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=180,
-    )
+def picture(prometheus: str, out: Path, began: float, ended: float) -> None:
+    """Every panel of the board over the run, as an image."""
+    from matplotlib.figure import Figure
+
+    places = [panel["gridPos"] for panel in panels()]
+    rows = max(place["y"] + place["h"] for place in places)
+    figure = Figure(figsize=(12, 0.3 * rows), dpi=100, layout="constrained")
+    grid = figure.add_gridspec(rows, 24)
+    for panel, place in zip(panels(), places, strict=True):
+        x, y, w, h = (place[side] for side in "xywh")
+        axes = figure.add_subplot(grid[y : y + h, x : x + w])
+        axes.set_title(panel["title"], loc="left", fontweight="bold")
+        for target in panel["targets"]:
+            span = {"start": began, "end": ended, "step": STEP}
+            for series in answer(prometheus, "query_range", query=asked(target), **span):
+                times, values = zip(*series["values"], strict=True)
+                seconds = [float(time) - began for time in times]
+                axes.plot(seconds, [float(one) for one in values], label=target["legendFormat"])
+        finish(axes, panel["fieldConfig"]["defaults"]["unit"], ended - began)
+    figure.savefig(out)
 
 
-def run(out: Path, seconds: float) -> bool:
+def finish(axes: Any, unit: str, seconds: float) -> None:
+    """Axes and legend of a panel; says so where nothing was answered."""
+    axes.set_xlim(0, seconds)
+    axes.set_xlabel("seconds of load")
+    axes.grid(alpha=0.3)
+    if not axes.lines:
+        axes.text(0.5, 0.5, "no data: not on a CPU", ha="center", transform=axes.transAxes)
+        axes.set_yticks([])
+        return
+    axes.set_ylim(bottom=0)
+    if unit == "percentunit":
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+    elif unit == "s":
+        axes.set_ylabel("seconds")
+    axes.legend(loc="lower right")
+
+
+def run(out: Path, python: str, seconds: float) -> bool:
     """Server, Prometheus, load, answers, picture; whether every answer is as it should."""
     port, own = free_port(), free_port()
     server, prometheus = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{own}"
     config = out / "prometheus.yml"
     text = (GAUDI / "prometheus.yml").read_text()
-    config.write_text(text.replace("inkling:8000", f"127.0.0.1:{port}").replace("5s", "2s"))
-    serve = [sys.executable, "-m", "inkling_core.cli.main", "serve", f"port={port}"]
+    config.write_text(text.replace("inkling:8000", f"127.0.0.1:{port}").replace("5s", f"{STEP}s"))
+    serve = [python, "-m", "inkling_core.cli.main", "serve", f"port={port}"]
     scrape = [
         *("prometheus", f"--config.file={config}", f"--storage.tsdb.path={out / 'tsdb'}"),
         f"--web.listen-address=127.0.0.1:{own}",
@@ -173,10 +200,11 @@ def run(out: Path, seconds: float) -> bool:
     ):
         wait_for(f"{server}/health", running, out / "serve.log")
         wait_for(f"{prometheus}/-/ready", scraping, out / "prometheus.log", 60)
+        began = time.time()
         answered = load(server, seconds)
-        bad = report(prometheus, answered, time.time() - 10)  # while all streams still ran
-        if shutil.which("chromium"):
-            picture(prometheus, out / "board.png")
+        ended = began + seconds  # all streams still ran
+        bad = report(prometheus, answered, ended)
+        picture(prometheus, out / "board.png", began, ended)
     return not bad
 
 
@@ -185,13 +213,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for logs and picture")
     parser.add_argument("--seconds", type=float, default=90, help="how long there is load")
-    asked = parser.parse_args()
+    parser.add_argument("--python", default=sys.executable, help="one with vLLM, for the server")
+    given = parser.parse_args()
     if shutil.which("prometheus") is None:
         raise SystemExit("no `prometheus` on the path: apt-get install prometheus")
-    out = asked.out.resolve()
+    out = given.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    return int(not run(out, asked.seconds))
+    return int(not run(out, given.python, given.seconds))
 
 
 if __name__ == "__main__":

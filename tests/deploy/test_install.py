@@ -12,11 +12,14 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
+import installed
 import machines
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parents[2]
 GAUDI = ROOT / "deploy" / "gaudi"
@@ -42,9 +45,12 @@ def run(*command: object, status: int = 0, **environ: str) -> str:
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory) -> Path:
     """Our three wheels: those that nox has just built, or built from this tree."""
+    folder = tmp_path_factory.mktemp("some wheels")
     if built := os.environ.get("INKLING_WHEELS"):
-        return Path(built).resolve()
-    folder = tmp_path_factory.mktemp("wheels")
+        for file in Path(built).glob("*.whl"):
+            shutil.copy(file, folder)
+            (folder / file.name).chmod(0o444)
+        return folder
     packages = [ROOT / "packages" / f"inkling-{name}" for name in ("parsers", "core", "hpu")]
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, *packages)
     return folder
@@ -83,7 +89,7 @@ class Image:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory) -> Image:
-    return Image(tmp_path_factory.mktemp("image") / "root", IMAGE, TORCH)
+    return Image(tmp_path_factory.mktemp("an image") / "its root", IMAGE, TORCH)
 
 
 def test_twice_then_undone(image: Image, wheels: Path):
@@ -146,25 +152,113 @@ def check_serve(image: Image) -> None:
     told = run(*command, status=1, **environ)
     assert "inkling doctor: gaudi" in told and "No module named vllm" not in told
     assert list(folder.iterdir()) == []
+    check_arguments(image, environ)
+
+
+def check_arguments(image: Image, environ: dict[str, str]) -> None:
+    """What reaches vLLM, in whose place a module prints it: loopback comes first, and an operator's
+    own host after it."""
+    server = image.site / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    server.parent.mkdir(parents=True)
+    server.write_text("import os, sys\nprint(sys.argv[1:], os.environ['PROMETHEUS_MULTIPROC_DIR'])")
+    environ |= {"SKIP_DOCTOR": "1", "TMPDIR": str(image.folder.parent)}
+    told = run(GAUDI / "serve.sh", "--served-model-name", "a b", "--host", "0.0.0.0", **environ)
+    asked = ["--host", "127.0.0.1", "--served-model-name", "a b", "--host", "0.0.0.0"]
+    assert told.strip() == f"{asked} {environ['PROMETHEUS_MULTIPROC_DIR']}"
+    environ["PROMETHEUS_MULTIPROC_DIR"] = ""
+    own = {run(GAUDI / "serve.sh", **environ) for _ in range(2)}
+    assert len(own) == 2, "two servers with one folder: the second empties it"
+    shutil.rmtree(image.site / "vllm")
+
+
+def test_half_way_then_finished_or_undone(image: Image, wheels: Path, tmp_path):
+    """pip fails at our wheels, after the needs are there; then the record is damaged."""
+    freeze, files = image.freeze(), image.files()
+    for file in wheels.glob("*.whl"):
+        shutil.copy(file, tmp_path)
+    (broken,) = tmp_path.glob("inkling_hpu-*.whl")
+    broken.unlink()
+    with zipfile.ZipFile(broken, "w") as archive:
+        archive.writestr("inkling_hpu/__init__.py", "")
+
+    assert "pip install failed" in image.install("--wheels", tmp_path, status=2)
+    assert any(line.startswith("hydra-core==") for line in image.freeze())
+    finished = image.install("--wheels", wheels, "--no-doctor")
+    assert "adds inkling_hpu-" in finished and "adds hydra-core" not in finished
+
+    record = image.folder / "share" / "inkling" / "installed.json"
+    whole = record.read_text()
+    record.write_text(whole[:20])
+    for options in (["--undo"], ["--wheels", wheels]):
+        assert "installed.json is damaged" in image.install(*options, status=2)
+    record.write_text(whole)
+    image.install("--undo")
+    assert (image.freeze(), image.files()) == (freeze, files)
+
+
+def test_a_folder_that_cannot_be_written(image: Image, wheels: Path):
+    """Refused before anything is done; root obeys the mode bits once it has lost its privilege."""
+    drop = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+    command = [*drop, GAUDI / "install.sh", "--python", image.python, "--wheels", wheels]
+    files = image.files()
+    image.site.chmod(0o555)
+    try:
+        assert f"cannot write to {image.site}" in run(*command, status=2)
+    finally:
+        image.site.chmod(0o755)
+    share = image.folder / "share"
+    share.write_text("")
+    try:
+        assert str(share) in run(*command, status=2)
+    finally:
+        share.unlink()
+    assert image.files() == files
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "status", "said"),
     [
-        ({"rich": "1.0"}, "pip install failed"),  # a need that the image's own blocks
-        ({"inkling-core": "0.0.9"}, "here already, and not by install.sh"),
+        ({"rich": "1.0"}, 2, "pip install failed"),  # a need that the image's own blocks
+        ({"inkling-core": "0.0.9"}, 2, "here already, and not by install.sh"),
+        ({"distro-info": "1.1build1"}, 0, "would add hydra-core"),  # a version as Debian has them
     ],
-    ids=["old-rich", "foreign-inkling"],
+    ids=["old-rich", "foreign-inkling", "debian"],
 )
-def test_environments_that_are_refused(there, said, image, wheels):
+def test_what_the_image_has_decides(there, status, said, image, wheels):
     machines.install(image.site, there)
+    (image.site / "half_removed-1.0.dist-info").mkdir()
     files = image.files()
     try:
-        assert said in image.install("--wheels", wheels, status=2)
+        assert said in image.install("--wheels", wheels, "--dry-run", status=status)
         assert image.files() == files
     finally:
-        for name in there:
+        for name in (*there, "half-removed"):
             shutil.rmtree(next(image.site.glob(f"{name.replace('-', '_')}-*.dist-info")))
+
+
+def test_a_password_of_the_index_is_not_told(image, wheels):
+    environ = {"PIP_INDEX_URL": "http://me:hunter2@127.0.0.1:9/simple", "PIP_RETRIES": "0"}
+    environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1", "PIP_FIND_LINKS": ""}
+    command = [GAUDI / "install.sh", "--python", image.python, "--wheels", wheels]
+    told = run(*command, status=2, **environ)
+    assert "pip install failed" in told and "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    ("content", "version", "said"),
+    [(b"PK\x03\x04 half a", "0.1.0", "no whole wheel"), (None, "0.0.9", "wheels of 0.0.9 and")],
+    ids=["torn", "mixed"],
+)
+def test_wheels_that_are_refused(content, version, said, image, wheels, tmp_path):
+    for file in wheels.glob("*.whl"):
+        name = re.sub(r"-[\d.]+-", f"-{version}-", file.name) if "_hpu" in file.name else file.name
+        shutil.copy(file, tmp_path / name)
+    if content is not None:
+        (changed,) = tmp_path.glob("inkling_hpu-*.whl")
+        changed.unlink()
+        changed.write_bytes(content)
+    files = image.files()
+    assert said in image.install("--wheels", tmp_path, status=2) and image.files() == files
 
 
 def test_an_environment_without_vllm_gaudi_is_refused():
@@ -191,12 +285,21 @@ def test_help_is_the_head_of_the_file():
     assert told.startswith("Installs inkling") and "--undo" in told and "set -euo" not in told
 
 
+@pytest.mark.parametrize(
+    "version", ["2.10.0a0+git449b176", "1!2.0.post1.dev3", "0.26.0+empty", "1.1build1", "1.0~rc1"]
+)
+def test_what_may_be_a_constraint_is_what_pip_reads(version):
+    try:
+        Version(version)
+        pinned = [f"one=={version}"]
+    except InvalidVersion:
+        pinned = []
+    assert installed.pins({"one": version}) == pinned
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib came with Python 3.11")
 def test_needs_are_those_of_the_packages():
     import tomllib
-
-    sys.path.insert(0, str(GAUDI))
-    import installed
 
     declared = set()
     for name in installed.OURS:

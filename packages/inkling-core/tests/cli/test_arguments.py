@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from inkling_core.cli.arguments import HIDDEN, quoted, sort_arguments
+from inkling_core.cli.arguments import HIDDEN, command_line, quoted, sort_arguments
 from inkling_core.cli.commands import BUILT_IN
 from inkling_core.cli.compose import settings_for
 from inkling_core.cli.mistakes import UsageError
@@ -50,6 +50,19 @@ def test_a_secret_never_reaches_hydra():
     found = sort_arguments(["api_key=hunter2", "port=1"], KNOWN, None)
     assert found.secrets == {"api_key": "hunter2"}
     assert found.overrides == [f"api_key='{HIDDEN}'", "port=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--api-key", "hunter2", "hunter3", "-q", "awq"], "--api-key '***' '***' -q awq"),
+        (["--port=1", "--api_key=hunter2", "x"], "--port=1 '--api_key=***' '***'"),
+        (["--hf-tok", "hunter2", "--host", "a b"], "--hf-tok '***' --host 'a b'"),
+        (["--max-num-batched-tokens", "9"], "--max-num-batched-tokens 9"),
+    ],
+)
+def test_a_command_line_is_kept_but_for_its_secrets(words, shown):
+    assert command_line(words) == shown
 
 
 @pytest.mark.parametrize(

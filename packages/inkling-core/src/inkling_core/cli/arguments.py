@@ -8,6 +8,7 @@ override to Hydra, and because a secret must not enter a config that flags like 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from inkling_core.cli.schema import SECRETS
 from inkling_core.naming import near_name
 
 HIDDEN = "***"
+SECRET_ARGUMENTS = ("--api-key", "--hf-token")  # vLLM's own that hold one
 TAKES_VALUE = {"--cfg", "-c", "--package", "-p", "--info", "-i", "--config-dir", "-cd"}
 CFG = ("job", "hydra", "all")
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
@@ -67,6 +69,24 @@ def sort_arguments(
     if words and text is not None:
         out.overrides.append(f"{text}={quoted(join(words))}")
     return out
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Arguments for another program as one text that a shell takes apart again, secrets hidden."""
+    shown, hides = list[str](), False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word.startswith("-"):
+            hides = len(name) > 2 and _is_secret(name)
+            shown.append(f"{name}={HIDDEN}" if hides and equals else word)
+        else:
+            shown.append(HIDDEN if hides else word)
+    return shlex.join(shown)
+
+
+def _is_secret(name: str) -> bool:
+    """argparse takes a shortened name, and vLLM an underscore, for the whole one."""
+    return any(whole.startswith(name.replace("_", "-")) for whole in SECRET_ARGUMENTS)
 
 
 def _value_of(item: str, rest: list[str]) -> list[str]:

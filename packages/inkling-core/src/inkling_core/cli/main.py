@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from typing import Any
 
 from inkling_core.cli import pages, schema
-from inkling_core.cli.arguments import sort_arguments
+from inkling_core.cli.arguments import command_line, sort_arguments
 from inkling_core.cli.commands import BUILT_IN, ELSEWHERE, Command, from_packages
 from inkling_core.cli.mistakes import UsageError
 from inkling_core.naming import suggestion
@@ -103,7 +102,7 @@ def run(command: Command, rest: Sequence[str]) -> int:
 
     groups = compose.groups(command)
     known = [*schema.field_names(command.settings()), *groups]
-    sorted_ = sort_arguments(rest, known, command.text, shlex.join if command.shell else " ".join)
+    sorted_ = sort_arguments(rest, known, command.text, command_line if command.shell else " ".join)
     if sorted_.help:
         config = compose.compose(command, sorted_.overrides)
         print(pages.command_page(command, _as_typed(config), groups))
