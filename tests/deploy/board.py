@@ -176,10 +176,10 @@ def finish(axes: Any, unit: str, seconds: float) -> None:
         return
     axes.set_ylim(bottom=0)
     if unit == "percentunit":
-        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+        axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.3g} %")
     elif unit == "s":
         axes.set_ylabel("seconds")
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
 
 
 def run(out: Path, python: str, seconds: float) -> bool:
