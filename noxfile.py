@@ -261,6 +261,14 @@ def long_tier(session: nox.Session) -> None:
     session.run(python, *command, external=True, env={**ONE_THREAD, "INKLING_LONG_TIER": "all"})
 
 
+@nox.session(default=False, venv_backend="none")
+def long_positions(session: nox.Session) -> None:
+    """Prompts of 200,000 to 262,120 tokens to a two-layer model on a CPU (CI: to 8,168)."""
+    command = report("long-positions", f"{SERVER_TESTS}/test_serving_long_positions.py", "-s")
+    python = str(bootstrap.environment("serve"))
+    session.run(python, *command, external=True, env={"INKLING_LONG_POSITIONS": "262144"})
+
+
 @nox.session(default=False)
 def wheels(session: nox.Session) -> None:
     """All four wheels and source archives into dist/, their metadata checked."""

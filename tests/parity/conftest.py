@@ -4,3 +4,5 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+CORE_TESTS = Path(__file__).resolve().parents[2] / "packages" / "inkling-core" / "tests"
+sys.path.insert(0, str(CORE_TESTS))  # last_rows

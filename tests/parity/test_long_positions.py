@@ -14,19 +14,15 @@ import torch
 
 pytest.importorskip("transformers", reason="needs transformers 5.24.0, the independent reference")
 
-from dataclasses import replace
-
 from hf_oracle import make_checkpoint
+from last_rows import SETTLED, LastRows
 
-from inkling_core.backend import Backend
 from inkling_core.checkpoint import load_decoder
 from inkling_core.generate import TokenGenerator
-from inkling_core.ops import rel_attention
 from inkling_core.parity.compare import assert_within
 from inkling_core.parity.tolerances import tolerance
 
 TOKENS, ROWS, CHUNK = 262_144, 72, 1024
-SETTLED = 8  # rows whose residual convolutions still reach back before the last rows
 TEXT = {
     "num_hidden_layers": 2,
     "local_layer_ids": [0],
@@ -42,23 +38,6 @@ TEXT = {
     "log_scaling_n_floor": 128_000,
     "max_position_embeddings": TOKENS,
 }
-
-
-def last_rows_attention(q_TNH, rel_TNR, keys, values, step, window):
-    """The reference op; on global layers only tokens of the last rows attend."""
-    first = TOKENS - ROWS - step.contexts[0]
-    if window is not None or first <= 0:
-        return rel_attention(q_TNH, rel_TNR, keys, values, step, window)
-    out = torch.zeros_like(q_TNH)
-    if first < q_TNH.shape[0]:
-        tail = replace(
-            step,
-            positions_T=step.positions_T[first:],
-            starts=(0, step.starts[1] - first),
-            contexts=(step.contexts[0] + first,),
-        )
-        out[first:] = rel_attention(q_TNH[first:], rel_TNR[first:], keys, values, tail, window)
-    return out
 
 
 @torch.no_grad()
@@ -99,7 +78,7 @@ def test_last_rows_at_256k(tmp_path):
     expected = reference_logits(model, ids)[SETTLED:]
     assert expected.std() >= 0.5
 
-    decoder = load_decoder(tmp_path, Backend("last rows", {"rel_attention": last_rows_attention}))
+    decoder = load_decoder(tmp_path, LastRows(TOKENS - ROWS).backend())
     generator = TokenGenerator(decoder, TOKENS)
     for part in ids.split(CHUNK):
         hidden = generator.hidden(part)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # op_inputs, block_oracle: importlib mode
+sys.path.insert(0, str(Path(__file__).parent))  # op_inputs, last_rows: importlib mode
 
 
 @pytest.fixture

@@ -102,17 +102,21 @@ class Server:
             probe.settimeout(1)
             return probe.connect_ex(("127.0.0.1", self.settings.port)) == 0
 
-    def connect(self) -> HTTPConnection:
-        return HTTPConnection("127.0.0.1", self.settings.port, timeout=300)
+    def connect(self, seconds: float = 300) -> HTTPConnection:
+        return HTTPConnection("127.0.0.1", self.settings.port, timeout=seconds)
 
     def get(self, path: str) -> Answer:
         return self._ask("GET", path, None, {})
 
-    def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answer:
-        return self._ask("POST", path, body, headers or {})
+    def post(
+        self, path: str, body: Any, headers: dict[str, str] | None = None, seconds: float = 300
+    ) -> Answer:
+        return self._ask("POST", path, body, headers or {}, seconds)
 
-    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
-        connection = self.connect()
+    def _ask(
+        self, method: str, path: str, body: Any, headers: dict[str, str], seconds: float = 300
+    ) -> Answer:
+        connection = self.connect(seconds)
         try:
             text = None if body is None else json.dumps(body)
             headers = {"content-type": "application/json", **headers}
