@@ -33,10 +33,11 @@ NARROW = {
 }
 LAYERS, SMALL_LAYERS = layers_by_kind(TINY.replace(**NARROW)), layers_by_kind(SMALL)
 PATIENCE = {"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": "1100"}  # a busy machine counts slowly
-OPS_LIMIT = 4200
+OPS_LIMIT = 1841
 
-# Decode attention is vllm-gaudi's own (`flat_pa` of its extension/ops.py, the branch for Gaudi 2),
-# with a bias per block; on the meta device it is `inkling_hpu.decode.paged_attention`. Per layer:
+# Decode attention of global layers is vllm-gaudi's own (`flat_pa` of its extension/ops.py, the
+# branch for Gaudi 2), with a bias per block; on the meta device it is
+# `inkling_hpu.decode.paged_attention`. Per global layer:
 ATTENTION = Counter(
     {
         **{"_to_copy": 2, "add": -2, "add_": 2, "addmm": -1, "amax": -1, "clone": 2, "exp": 1},
@@ -46,8 +47,8 @@ ATTENTION = Counter(
 )
 ONCE = {
     # vllm-gaudi's int32 positions become int64; for its attention, block mapping, bias and groups
-    # of the two block lists are made once a step
-    "index math": Counter({"_to_copy": 3, "lt": 2, "scalar_tensor": 2, "where": 2, "zeros": 2}),
+    # of the block list are made once a step
+    "index math": Counter({"_to_copy": 2, "lt": 1, "scalar_tensor": 1, "where": 1, "zeros": 1}),
     # the emulation looks at the ids before it lets them index
     "embedding": Counter({"min": 1, "_local_scalar_dense": 1}),
 }
@@ -79,10 +80,11 @@ def test_both_ranks_run_the_same_ops(ranks):
 
 
 def test_the_real_runner_runs_what_the_meta_device_counts(ranks):
-    meta = count_decode(SMALL, torch.bfloat16, 8, 3, 260, Switches()).tally
+    meta = count_decode(SMALL, torch.bfloat16, 8, 3, 260, Switches(), pool_blocks=96).tally
     expected = Counter({key: sums.ops + sums.all_reduces for key, sums in meta.rows.items()})
     for op, more in ATTENTION.items():
-        expected.update({(kind, "attention", op): more * n for kind, n in SMALL_LAYERS.items()})
+        kinds = {kind: n for kind, n in SMALL_LAYERS.items() if kind.startswith("global")}
+        expected.update({(kind, "attention", op): more * n for kind, n in kinds.items()})
     for part, changes in ONCE.items():
         expected.update({(STEP, part, op): more for op, more in changes.items()})
     real = Counter({key: sum(counts) * in_small(key[0]) for key, counts in ranks[0].items()})

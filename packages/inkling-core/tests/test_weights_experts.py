@@ -259,7 +259,7 @@ def test_packed_experts_run_under_another_back_end(folders: dict[str, Path], bui
     moe = [one for one in packed.modules() if isinstance(one, MoE)]
     assert len(moe) == 5
     assert all(isinstance(one.experts.w2_weight, PackedExperts) for one in moe)
-    assert all(one.ops.experts is not one.run_experts for one in moe)
+    assert all(one.ops.mixture is not one.mixture for one in moe)
     ids = torch.randint(0, 288, (45,), generator=torch.Generator().manual_seed(1))
     expected, found = (TokenGenerator(one, len(ids)).feed(ids) for one in (dense, packed))
     assert_within(found, expected, tolerance("model", torch.float32), "packed beside dense")

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from inkling_core.conv_state import ConvLayout
 from inkling_core.conv_state.conformance import MiniEngine, Request, Scheduled, TokenSequence
 from inkling_core.layers.context import Caches
 from inkling_core.model import Decoder
@@ -56,10 +55,7 @@ class GaudiRunner:
         self.decoder, self.block_size, self.pad_block = decoder, block_size, num_blocks
         self.switches, self.merge = switches, merge
         self.kv = HpuKVCache.allocate(config, num_blocks, block_size, decoder.dtype, decoder.tp)
-        layout = ConvLayout.from_config(config, decoder.tp.size)
-        self.conv = HpuConvStore.allocate(
-            layout, config.num_hidden_layers, self.pad_block, decoder.dtype
-        )
+        self.conv = HpuConvStore.of(decoder, self.pad_block, switches)
         self.caches = Caches(self.kv, self.conv)
         self.spoil(range(self.pad_block + 1))
         self.forwards: list[str] = []

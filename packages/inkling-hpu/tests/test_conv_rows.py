@@ -21,7 +21,8 @@ from inkling_core.parallel import TensorParallel
 from inkling_core.step import Step
 from inkling_core.weights.tiny import TINY
 from inkling_hpu.builders import build_decode, build_prefill
-from inkling_hpu.conv_rows import HpuConvStore
+from inkling_hpu.conv_hoist import WeighedHistory
+from inkling_hpu.conv_rows import HpuConvStore, StepRows
 from inkling_hpu.kv_cache import HpuKVCache, page_bytes
 from inkling_hpu.step import HpuStep
 
@@ -35,11 +36,15 @@ class OnGaudi:
     def __init__(self, store: HpuConvStore) -> None:
         self.store, self.pad_block = store, len(store.rows[0]) - 2
 
-    def plan(self, step: Step) -> tuple[Step, HpuStep]:
+    def plan(self, step: Step) -> tuple[Step, HpuStep, StepRows]:
+        padded = self.padded(step)
+        return step, padded, self.store.plan(padded)
+
+    def padded(self, step: Step) -> HpuStep:
         tables = [step.block_table_QM[q].tolist() for q in range(step.num_requests)]
         common = {"block_size": step.block_size, "pad_block": self.pad_block}
         if step.contexts and set(step.lengths) == {1} and min(step.contexts) > 0:
-            return step, build_decode(
+            return build_decode(
                 step.contexts,
                 tables,
                 num_rows=len(tables) + 2,
@@ -47,7 +52,7 @@ class OnGaudi:
                 window=1,
                 **common,
             )
-        return step, build_prefill(
+        return build_prefill(
             step.lengths,
             step.contexts,
             tables,
@@ -58,11 +63,12 @@ class OnGaudi:
         )
 
     def exchange(self, layer, stream, x_TC, plan):
-        packed, step = plan
+        packed, step, rows = plan
         x_QSC = x_TC.new_full((step.num_rows, step.row_length, x_TC.shape[1]), NAN)
         for q, length in enumerate(packed.lengths):
             x_QSC[q, :length] = x_TC[packed.starts[q] : packed.starts[q + 1]]
-        history_QJC = self.store.exchange(layer, stream, x_QSC.flatten(0, 1), step)
+        found = self.store.exchange(layer, stream, x_QSC.flatten(0, 1), rows)
+        history_QJC = found.history_QJC if isinstance(found, WeighedHistory) else found
         return history_QJC[: packed.num_requests]
 
 
@@ -129,7 +135,7 @@ class TestRows(ConvStoreConformance[OnGaudi]):
         return OnGaudi(spoiled(layout, num_layers, num_blocks, torch.float32))
 
     def rows(self, store, layer):
-        return store.store.rows[layer][: store.pad_block]
+        return store.store.layer_rows(layer)[: store.pad_block]
 
 
 class Bf16Rows(TestRows):
@@ -197,16 +203,17 @@ def test_streams_out_of_order_are_refused():
     step = build_prefill(
         [2], [0], [[1]], num_rows=1, row_length=2, num_context_blocks=0, block_size=4, pad_block=4
     )
+    plan = store.plan(step)
     with pytest.raises(RuntimeError, match="order K, V, ATTN, MLP"):
-        store.exchange(0, Stream.V, torch.zeros(2, 2), step)
-    store.exchange(0, Stream.K, torch.zeros(2, 2), step)
+        store.exchange(0, Stream.V, torch.zeros(2, 2), plan)
+    store.exchange(0, Stream.K, torch.zeros(2, 2), plan)
     with pytest.raises(RuntimeError, match="stream MLP after 1 others"):
-        store.exchange(0, Stream.MLP, torch.zeros(2, 3), step)
+        store.exchange(0, Stream.MLP, torch.zeros(2, 3), plan)
 
 
 def test_rows_of_another_shape_are_refused():
     layout = ConvLayout(4, (2, 2, 3, 3))
-    with pytest.raises(ValueError, match=r"layer 0 have shape \(5, 3, 9\)"):
+    with pytest.raises(ValueError, match=r"run 0 have shape \(5, 3, 9\)"):
         HpuConvStore([torch.zeros(5, 3, 9)], layout)
     with pytest.raises(ValueError, match="all layers share blocks and dtype"):
         HpuConvStore([torch.zeros(5, 3, 10), torch.zeros(6, 3, 10)], layout)

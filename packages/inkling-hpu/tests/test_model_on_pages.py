@@ -17,7 +17,7 @@ from inkling_core.generate import TokenGenerator
 from inkling_core.model import Decoder
 from inkling_core.parity.tolerances import tolerance
 from inkling_core.weights.tiny import TINY, random_tensors
-from inkling_hpu.backend import HPU
+from inkling_hpu.backend import HPU, backend
 from inkling_hpu.switches import Switches
 
 L = 8
@@ -26,7 +26,14 @@ CONFIG = TINY.replace(num_hidden_layers=4, local_layer_ids=(0, 1, 3))
 LIMIT = tolerance("model", torch.float32).max_abs
 SWITCHES = {
     "defaults": Switches(),
-    "all-off": Switches(local_window_prefill=False, single_reduce=False, step_hoist=False),
+    "all-off": Switches(
+        local_window_prefill=False,
+        single_reduce=False,
+        step_hoist=False,
+        conv_hoist=False,
+        local_sdpa=False,
+        shared_in_kernel=False,
+    ),
     "one-row-masks": Switches(mask_bytes=1),
 }
 
@@ -70,8 +77,8 @@ def check(reference: Decoder, served: dict[TokenSequence, torch.Tensor]) -> None
 
 
 @pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
-def test_batched_chunked_prefill_and_decode(hpu, reference, switches):
-    runner = GaudiRunner(hpu, L, 60, switches, merge=3)
+def test_batched_chunked_prefill_and_decode(reference, switches):
+    runner = GaudiRunner(decoder(backend(switches)), L, 60, switches, merge=3)
     engine = MiniEngine(L, 60, budget=29, max_running=16)
     requests = [
         Request(TokenSequence(tokens(n + 20, seed)), n)

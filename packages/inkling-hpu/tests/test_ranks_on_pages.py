@@ -17,7 +17,8 @@ from inkling_core.parity.compare import assert_within
 from inkling_core.parity.thread_ranks import ThreadRanks
 from inkling_core.parity.tolerances import tolerance
 from inkling_core.weights.tiny import make_tiny
-from inkling_hpu.backend import HPU
+from inkling_hpu.backend import backend
+from inkling_hpu.switches import Switches
 
 L = 8
 TABLE = (5, 2, 4, 1)
@@ -35,7 +36,8 @@ def test_logits_equal_the_unsharded_model(tmp_path, size, single):
     assert expected.std() > 0.5
 
     def work(tp: TensorParallel) -> torch.Tensor:
-        decoder = load_decoder(tmp_path / "tiny", HPU, replace(tp, single_reduce=single))
+        apart = backend(Switches(shared_in_kernel=single))  # one kernel is one part to reduce
+        decoder = load_decoder(tmp_path / "tiny", apart, replace(tp, single_reduce=single))
         runner = GaudiRunner(decoder, L, 10)
         logits = runner.prefill([Scheduled(sequence, 0, CUTS[0], TABLE)])
         logits += runner.prefill([Scheduled(sequence, CUTS[0], CUTS[1] - CUTS[0], TABLE)])

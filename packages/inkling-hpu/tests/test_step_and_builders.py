@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from inkling_hpu.builders import (
-    block_list,
     build_decode,
     build_prefill,
     conv_rows,
     touched_blocks,
+    window_blocks,
+    window_list,
     zero_row,
 )
 from inkling_hpu.step import ConvRows, HpuStep, PrefillKeys
@@ -56,10 +57,18 @@ def test_room_for_every_block_that_a_chunk_touches(length):
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 9])
 def test_window_lists_begin_with_the_block_of_the_oldest_key(window):
     for position in range(20):
-        listed = block_list([position], [range(10)], 10, 4, 99, window)
+        listed = window_list([position, 0], [range(10), [7]], 3, 4, 99, window)
         expected = sorted({p // 4 for p in range(max(0, position - window + 1), position + 1)})
-        assert listed.blocks_P[: len(expected)].tolist() == expected
-        assert listed.groups_P.tolist() == [0] * len(expected) + [-1] * (10 - len(expected))
+        room = window_blocks(window, 4)
+        padded = [*expected, *[99] * (room - len(expected))]
+        assert listed.blocks_P.view(3, -1).tolist() == [
+            padded,
+            [7] + [99] * (room - 1),
+            [99] * room,
+        ]
+        owners = [[0] * len(expected), [1], []]
+        groups = [[*mine, *[-1] * (room - len(mine))] for mine in owners]
+        assert listed.groups_P.view(3, -1).tolist() == groups
 
 
 @pytest.mark.parametrize(

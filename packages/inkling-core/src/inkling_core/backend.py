@@ -79,6 +79,7 @@ class BoundOps:
     logits: Callable[..., torch.Tensor]
     qkvr_prep_and_write: Callable[..., tuple[torch.Tensor, torch.Tensor]]
     conv_add_norm: Callable[..., tuple[torch.Tensor, torch.Tensor]]
+    mixture: Callable[..., tuple[torch.Tensor, ...]]
 
 
 JOINED_NAMES = tuple(one_by_one.PARTS)

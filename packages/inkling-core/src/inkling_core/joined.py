@@ -7,12 +7,13 @@ function where it has one and runs all of its ops, and the bodies below over its
 
     qkvr_prep_and_write   qkvr_prep, then keys and values into their places in the cache
     conv_add_norm         stream += short_conv(delta), then rms_norm of the stream
+    mixture               router, then routed and shared experts
 
 Every body takes the ops of `PARTS` first; what is bound takes the rest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -22,8 +23,32 @@ from inkling_core.ops import QkvrWeights
 PARTS: Mapping[str, tuple[str, ...]] = {
     "qkvr_prep_and_write": ("qkvr_prep",),
     "conv_add_norm": ("short_conv", "rms_norm"),
+    "mixture": ("router", "experts", "shared_experts"),
 }
 """Joined step -> the ops that it is made of, in the order of the body's arguments."""
+
+
+class MixtureWeights(NamedTuple):
+    """One layer's experts as its back end packed them, and its gate.
+
+    gate_ED: routed rows first, then the S shared ones. bias_E, global_scale: of the published gate.
+    choice_bias_E: bias_E and, for the shared rows, ALWAYS: a choice among all rows takes those too.
+    scale: [1] route_scale * global_scale.
+    """
+
+    gate_ED: Tensor
+    bias_E: Tensor
+    global_scale: Tensor
+    choice_bias_E: Tensor
+    scale: Tensor
+    w13: Any
+    w2: Any
+    shared_w13: Tensor
+    shared_w2: Tensor
+
+
+ALWAYS = 1e30
+"""Selection bias above any score."""
 
 
 def qkvr_prep_and_write(
@@ -77,3 +102,33 @@ def conv_add_norm(
     """
     stream_TD = stream_TD + short_conv(delta_TD, history_QJD, conv_DW, starts)
     return stream_TD, rms_norm(stream_TD, norm_D, eps)
+
+
+def mixture(
+    router: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    experts: Callable[..., Tensor],
+    shared_experts: Callable[..., Tensor],
+    x_TD: Tensor,
+    weights: MixtureWeights,
+    num_chosen: int,
+    num_shared: int,
+    route_scale: float,
+) -> tuple[Tensor, ...]:
+    """This rank's parts of a mixture of experts, `[T, D]` each: their sum over parts and ranks is
+    the layer's output.
+
+    Args:
+        x_TD: normalised hidden states.
+        num_chosen, num_shared, route_scale: of `ops.router`.
+    """
+    ids_TK, weights_TK, gamma_TS = router(
+        x_TD,
+        weights.gate_ED,
+        weights.bias_E,
+        weights.global_scale,
+        num_chosen,
+        num_shared,
+        route_scale,
+    )
+    routed_TD = experts(x_TD, ids_TK, weights_TK, weights.w13, weights.w2)
+    return routed_TD, shared_experts(x_TD, gamma_TS, weights.shared_w13, weights.shared_w2)

@@ -7,6 +7,8 @@ output and after the MLP or expert sum), one after the embedding, one gather of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 from torch import Tensor
 
@@ -37,11 +39,11 @@ class TensorParallel:
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {self.rank} is outside 0..{self.size - 1}")
 
-    def reduce_sum(self, a: Tensor, b: Tensor) -> Tensor:
-        """The sum of two partial sums over all ranks: one collective, or one for each of them."""
+    def reduce_sum(self, *parts: Tensor) -> Tensor:
+        """The sum of partial sums over all ranks: one collective, or one for each of them."""
         if self.single_reduce:
-            return self.all_reduce(a + b)
-        return self.all_reduce(a) + self.all_reduce(b)
+            return self.all_reduce(reduce(add, parts))
+        return reduce(add, map(self.all_reduce, parts))
 
     def shard(self, count: int, what: str) -> int:
         """Number of `what` per rank. Raises ValueError where `count` does not divide."""

@@ -9,8 +9,12 @@ All ops stand or fall together, since they share the rectangular step: the refer
 over one of them, so `require` refuses a configuration that any verifier refuses.
 """
 
+from dataclasses import replace
+
 from inkling_core.backend import OP_NAMES, YES, Backend, OpContext, Verdict, no
 from inkling_hpu import ops
+from inkling_hpu.joined import JOINED
+from inkling_hpu.switches import Switches
 
 DTYPES = ("torch.bfloat16", "torch.float32")
 
@@ -46,7 +50,15 @@ _VERIFIERS = {
     "short_conv": _taps,
 }
 
-HPU = Backend("hpu", _OPS, _VERIFIERS)
+HPU = Backend("hpu", _OPS, _VERIFIERS, JOINED)
+
+
+def backend(switches: Switches) -> Backend:
+    """HPU without the joined steps that `switches` turn off."""
+    if switches.shared_in_kernel:
+        return HPU
+    joined = {name: step for name, step in JOINED.items() if name != "mixture"}
+    return replace(HPU, joined=joined)
 
 
 def require(context: OpContext) -> None:

@@ -98,7 +98,7 @@ def build_decode(
     device: torch.device | str | None = None,
 ) -> HpuStep:
     """A decode step of up to `num_rows` requests, one new token each, in a bucket of `num_blocks`
-    key blocks; local layers get `num_rows * window_blocks(window, block_size)` of them.
+    key blocks; local layers get `window_blocks(window, block_size)` of them for each row.
 
     Raises ValueError where the requests do not fit the buckets or a table is short.
     """
@@ -106,8 +106,7 @@ def build_decode(
     _check(ones, contexts, tables, num_rows, block_size)
     positions_T, slots_T = packed(ones, contexts, tables, num_rows, 1, block_size, pad_block)
     every = block_list(contexts, tables, num_blocks, block_size, pad_block)
-    room = num_rows * window_blocks(window, block_size)
-    near = block_list(contexts, tables, room, block_size, pad_block, window)
+    near = window_list(contexts, tables, num_rows, block_size, pad_block, window)
     rows = conv_rows(ones, contexts, tables, num_rows, 1, block_size, pad_block)
     return HpuStep(
         positions_T.to(device),
@@ -169,15 +168,13 @@ def block_list(
     num_blocks: int,
     block_size: int,
     pad_block: int,
-    window: int | None = None,
 ) -> BlockList:
-    """Blocks of the positions that each decoding request sees: all of 0 .. context, or the last
-    `window` of them. ValueError where they do not fit `num_blocks`."""
+    """Blocks of all positions 0 .. context of each decoding request. ValueError where they do not
+    fit `num_blocks`."""
     blocks: list[int] = []
     groups: list[int] = []
     for q, (context, table) in enumerate(zip(contexts, tables, strict=True)):
-        first = 0 if window is None else max(0, context - window + 1) // block_size
-        mine = table[first : context // block_size + 1]
+        mine = table[: context // block_size + 1]
         blocks += mine
         groups += [q] * len(mine)
     if len(blocks) > num_blocks:
@@ -187,6 +184,26 @@ def block_list(
         torch.tensor(blocks + [pad_block] * padding, dtype=torch.int64),
         torch.tensor(groups + [-1] * padding, dtype=torch.int64),
     )
+
+
+def window_list(
+    contexts: Sequence[int],
+    tables: Sequence[Table],
+    num_rows: int,
+    block_size: int,
+    pad_block: int,
+    window: int,
+) -> BlockList:
+    """Blocks of the last `window` positions of each decoding request, a rectangle: every row has
+    `window_blocks` entries, its own first and padding behind them."""
+    blocks_QM = torch.full((num_rows, window_blocks(window, block_size)), pad_block)
+    groups_QM = torch.full_like(blocks_QM, -1)
+    for q, (context, table) in enumerate(zip(contexts, tables, strict=True)):
+        first = max(0, context - window + 1) // block_size
+        mine = list(table[first : context // block_size + 1])
+        blocks_QM[q, : len(mine)] = torch.tensor(mine)
+        groups_QM[q, : len(mine)] = q
+    return BlockList(blocks_QM.flatten(), groups_QM.flatten())
 
 
 def conv_rows(

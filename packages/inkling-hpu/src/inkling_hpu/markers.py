@@ -7,7 +7,9 @@ Each is one call to whoever counts or traces a step, and has three bodies:
     fake      shapes and dtypes only: the meta device, the op counter, graph tracing
 
     rms_norm(x, weight, eps)                   [..., D] -> [..., D]
-    moe(x, ids, weights, w13, w2)              [T, D] -> [T, D]; w13 [E, 2I, D], gate rows first
+    moe(x, ids, weights, w13, w2, more_w13, more_w2)
+                                               [T, D] -> [T, D]; w13 [E, 2I, D], gate rows first;
+                                               more experts, if any, have ids behind the first E
     fsdpa(q, k, v, mask, scale)                [Q, N, S, H] over k, v [Q, G, KV, H]
     fsdpa_lse(q, k, v, mask, scale)            the same, and log-sum-exp float32 [Q, N, S]
     mm_f32(x, weight)                          [T, D] x [E, D] -> float32 [T, E]
@@ -42,7 +44,8 @@ def graph_break() -> None:
 
 _SCHEMAS = {
     "rms_norm": "(Tensor x, Tensor? weight, float eps) -> Tensor",
-    "moe": "(Tensor x, Tensor ids, Tensor weights, Tensor w13, Tensor w2) -> Tensor",
+    "moe": "(Tensor x, Tensor ids, Tensor weights, Tensor w13, Tensor w2, Tensor? more_w13=None, "
+    "Tensor? more_w2=None) -> Tensor",
     "fsdpa": "(Tensor q, Tensor k, Tensor v, Tensor? mask, float scale) -> Tensor",
     "fsdpa_lse": "(Tensor q, Tensor k, Tensor v, Tensor? mask, float scale) -> (Tensor, Tensor)",
     "mm_f32": "(Tensor x, Tensor weight) -> Tensor",
@@ -59,13 +62,27 @@ def end_graph() -> None:
 # ---- torch bodies ------------------------------------------------------------------------------
 
 
-def _moe(x_TD: Tensor, ids_TK: Tensor, weights_TK: Tensor, w13_ECD: Tensor, w2_EDI: Tensor):
+def every_expert(first_E: Tensor, more_S: Tensor | None) -> list[Tensor]:
+    """One tensor per expert, in the order of their ids."""
+    return [*first_E.unbind(0), *(() if more_S is None else more_S.unbind(0))]
+
+
+def _moe(
+    x_TD: Tensor,
+    ids_TK: Tensor,
+    weights_TK: Tensor,
+    w13_ECD: Tensor,
+    w2_EDI: Tensor,
+    more_w13_SCD: Tensor | None = None,
+    more_w2_SDI: Tensor | None = None,
+) -> Tensor:
     """Weight after w2, sum over the chosen experts in the model dtype."""
+    w13, w2 = every_expert(w13_ECD, more_w13_SCD), every_expert(w2_EDI, more_w2_SDI)
     out_TD = torch.zeros_like(x_TD)
     for expert in ids_TK.unique().tolist():
         token, choice = torch.where(ids_TK == expert)
-        gate, up = F.linear(x_TD[token], w13_ECD[expert]).chunk(2, dim=-1)
-        hidden = F.linear(F.silu(gate) * up, w2_EDI[expert]) * weights_TK[token, choice, None]
+        gate, up = F.linear(x_TD[token], w13[expert]).chunk(2, dim=-1)
+        hidden = F.linear(F.silu(gate) * up, w2[expert]) * weights_TK[token, choice, None]
         out_TD.index_add_(0, token, hidden.to(x_TD.dtype))
     return out_TD
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inkling_core.conv_state import ConvLayout
 from inkling_core.layers.context import Caches
 from inkling_core.ops import QkvrWeights
 from inkling_core.parity.calls import OpsRunner, tiny_decoder
@@ -25,6 +24,7 @@ from inkling_hpu.builders import build_decode, build_prefill
 from inkling_hpu.conv_rows import HpuConvStore
 from inkling_hpu.kv_cache import HpuKVCache
 from inkling_hpu.step import HpuStep
+from inkling_hpu.switches import DEFAULTS
 
 GARBAGE = 37.0
 
@@ -112,12 +112,9 @@ class HpuRunner(OpsRunner):
         ids_T = case.tensors["ids_T"].to(self.device)
         table = range(1, 2 + len(ids_T) // block_size)
         pad_block = len(table) + 1
-        layout = ConvLayout.from_config(config)
         caches = Caches(
             HpuKVCache.allocate(config, pad_block, block_size, dtype, device=self.device),
-            HpuConvStore.allocate(
-                layout, config.num_hidden_layers, pad_block, dtype, device=self.device
-            ),
+            HpuConvStore.of(decoder, pad_block, DEFAULTS, self.device),
         )
         logits, context = [], 0
         for part in ids_T.split(case.values["chunks"]):

@@ -28,7 +28,7 @@ from inkling_core.model import Decoder
 from inkling_core.serving.metrics import report_rows
 from inkling_core.weights import stream
 from inkling_hpu import carriers
-from inkling_hpu.backend import HPU, require
+from inkling_hpu.backend import backend, require
 from inkling_hpu.conv_rows import HpuConvStore
 from inkling_hpu.kv_cache import HpuKVCache
 from inkling_hpu.parallel import collectives
@@ -50,7 +50,7 @@ def build_decoder(
     Raises ValueError where the geometry does not divide among the ranks or an op refuses it.
     """
     require(OpContext(config, dtype, torch.device("cpu"), tp_size))
-    return Decoder(config, HPU, collectives(tp_rank, tp_size, switches), dtype)
+    return Decoder(config, backend(switches), collectives(tp_rank, tp_size, switches), dtype)
 
 
 class InklingForGaudi(nn.Module):
@@ -126,9 +126,7 @@ class InklingForGaudi(nn.Module):
         """
         pages = [module.kv_cache for module in self.attention]
         keys, values = [page[0] for page in pages], [page[1] for page in pages]
-        rows = HpuConvStore.allocate(
-            self.conv_layout, len(pages), pad_block, self.decoder.dtype, device
-        )
+        rows = HpuConvStore.of(self.decoder, pad_block, self.switches, device)
         self._caches = Caches(HpuKVCache(keys, values, block_size), rows)
         report_rows(rows.rows)
 

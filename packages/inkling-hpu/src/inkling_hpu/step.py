@@ -70,6 +70,7 @@ class BlockList:
         pad block.
     groups_P: int64 [P] row of the request that owns the entry, -1 in padding.
     The last entry of a request is the block of its new token; a list may begin anywhere before it.
+    A list of windows is a rectangle: equally many entries for each row, padding behind its own.
     """
 
     blocks_P: Tensor

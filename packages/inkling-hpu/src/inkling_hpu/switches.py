@@ -28,6 +28,12 @@ class Switches:
         (`INKLING_MOE_SINGLE_REDUCE`); off, each is reduced on its own.
     step_hoist: what depends on the step alone is computed once per step, not once per layer
         (`INKLING_STEP_HOIST`).
+    conv_hoist: conv rows of all layers lie in one tensor; a step gathers them once, weighs them
+        once (decode) and writes them once (`INKLING_CONV_HOIST`); off, each layer does.
+    local_sdpa: in a decode step, local layers run masked SDPA over a rectangle of their window's
+        blocks (`INKLING_LOCAL_SDPA`); off, paged attention like global ones.
+    shared_in_kernel: shared experts are experts of the one kernel that every token chooses
+        (`INKLING_SHARED_IN_KERNEL`); off, they are two products beside it.
     mask_bytes: budget in bytes of one prefill mask with its index (`INKLING_MASK_BYTES`); query
         rows are cut into blocks that fit.
     warmup_step_seconds: longest that the warm-up waits for one graph
@@ -37,6 +43,9 @@ class Switches:
     local_window_prefill: bool = True
     single_reduce: bool = True
     step_hoist: bool = True
+    conv_hoist: bool = True
+    local_sdpa: bool = True
+    shared_in_kernel: bool = True
     mask_bytes: int = 512 * 2**20
     warmup_step_seconds: int = 1800
 
@@ -70,6 +79,9 @@ VARIABLES = {
     "local_window_prefill": "INKLING_LOCAL_WINDOW_PREFILL",
     "single_reduce": "INKLING_MOE_SINGLE_REDUCE",
     "step_hoist": "INKLING_STEP_HOIST",
+    "conv_hoist": "INKLING_CONV_HOIST",
+    "local_sdpa": "INKLING_LOCAL_SDPA",
+    "shared_in_kernel": "INKLING_SHARED_IN_KERNEL",
     "mask_bytes": "INKLING_MASK_BYTES",
     "warmup_step_seconds": "INKLING_WARMUP_STEP_SECONDS",
 }

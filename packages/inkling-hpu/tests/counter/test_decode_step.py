@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from inkling_core.config import PRESETS
 from inkling_hpu.counter import decode_step, parts
+from inkling_hpu.counter.command import ADDED
 from inkling_hpu.counter.decode_step import count_decode, count_step, decode_inputs
 from inkling_hpu.counter.layer_kinds import STEP
 from inkling_hpu.counter.rule import op_name
@@ -18,9 +20,9 @@ from inkling_hpu.serving_model import InklingForGaudi, build_decoder
 from inkling_hpu.switches import Switches
 
 SMALL = PRESETS["inkling_small"]
-ON, OFF = Switches(), Switches(single_reduce=False, step_hoist=False)
-HOIST_ONLY = Switches(single_reduce=False)
-OPS_LIMIT = 4200  # of a decode step with both switches on
+ON, OFF = Switches(), replace(Switches(), **dict.fromkeys(ADDED.values(), False))
+TWO_REDUCES = Switches(single_reduce=False, shared_in_kernel=False)
+OPS_LIMIT = 1761  # of a decode step with all switches on
 
 
 @functools.cache
@@ -36,7 +38,7 @@ def test_all_reduces_of_a_step():
     """One after each attention and each feed-forward, and one of the sharded embedding; without
     the single reduce one more in each of 40 layers with experts."""
     assert counted().tally.total().all_reduces == 84 + 1
-    assert counted(HOIST_ONLY).tally.total().all_reduces == 124 + 1
+    assert counted(TWO_REDUCES).tally.total().all_reduces == 124 + 1
 
 
 def test_the_logits_are_gathered_once():
@@ -78,9 +80,10 @@ def test_bytes_grow_with_streams_and_context():
 
 
 def test_expert_weights_are_most_of_a_short_step():
-    """1.25 GB of distinct routed experts a token: 40 layers x 6 x (3 x 4096 x 256) x 2 bytes."""
+    """1.25 GB of distinct routed experts a token and two shared ones: 40 layers x 8 x
+    (3 x 4096 x 256) x 2 bytes."""
     moe = [s.bytes for key, s in counted().tally.rows.items() if key.op == "inkling_hpu::moe"]
-    assert sum(moe) == pytest.approx(40 * 6 * 3 * 4096 * 256 * 2, rel=0.01)
+    assert sum(moe) == pytest.approx(40 * 8 * 3 * 4096 * 256 * 2, rel=0.01)
 
 
 @pytest.mark.parametrize("switches", [ON, OFF], ids=["on", "off"])
@@ -125,7 +128,7 @@ def test_the_table_of_parts_names_code_that_is_there(module):
         assert f"def {function}(" in source, f"{module}.{function} is gone"
 
 
-@pytest.mark.parametrize("place", [parts.HOIST, parts.CACHED], ids=["hoist", "cached"])
+@pytest.mark.parametrize("place", parts.ONCE, ids=[function for _, function in parts.ONCE])
 def test_what_runs_once_a_step_is_where_the_table_says(place):
     module, function = place
     assert f"def {function}(" in source_of(module)

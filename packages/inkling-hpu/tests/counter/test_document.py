@@ -66,7 +66,7 @@ def figures():
             table(["one decode step", *columns], totals),
             table(["ops + all-reduces of one layer", *columns], kinds),
             table(["ops by part", *columns], parts),
-            table(["streams x context", *sizes], [["GB, both switches on", *gigabytes]]),
+            table(["streams x context", *sizes], [["GB, all switches on", *gigabytes]]),
         ]
     )
 

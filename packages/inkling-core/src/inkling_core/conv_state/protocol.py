@@ -159,13 +159,14 @@ class ConvStore(Protocol):
         """
         ...
 
-    def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: Any) -> Tensor:
+    def exchange(self, layer: int, stream: Stream, x_TC: Tensor, plan: Any) -> Any:
         """Write the rows that this step touches; return the history that each request starts from.
 
         x_TC: [T, C] raw inputs of `stream` in any float dtype; rows past the step's tokens are
         padding. Left unchanged. plan: what `plan(step)` returned.
         Returns history_QJC [Q, J, C], oldest first, in the store's dtype. It is the caller's: later
-        exchanges do not change it.
+        exchanges do not change it. A store may hand the same out in a form of its own, which
+        only the joined steps of its back end read (`inkling_core.joined`).
         Raises ValueError when C is not the stream's width or x_TC is too short.
         """
         ...

@@ -1,8 +1,11 @@
 """Mixture of experts: router, routed experts, shared experts, one sum over the ranks.
 
-Not the choice or the weights (`ops.router`) and not the expert math (`ops.experts`). Every rank
+Not the choice or the weights (`ops.router`) and not the expert math (`ops.experts`); the three ops
+are one joined step (`inkling_core.joined`). Every rank
 holds a slice of the width of every expert, so routing is replicated and needs no exchange.
 """
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +13,7 @@ from torch import Tensor, nn
 from inkling_core import ops as reference_ops
 from inkling_core.backend import BoundOps
 from inkling_core.config import InklingConfig
+from inkling_core.joined import ALWAYS, MixtureWeights, mixture
 from inkling_core.layers.linear import frozen, parameter
 from inkling_core.packed_experts import PackedExperts
 from inkling_core.parallel import TensorParallel
@@ -59,7 +63,8 @@ class MoE(nn.Module):
         self.shared_experts = SharedExperts(config, width, dtype)
         self.num_chosen, self.num_shared = config.num_experts_per_tok, config.n_shared_experts
         self.route_scale, self.ops, self.tp = config.route_scale, ops, tp
-        self.run_experts = ops.experts
+        self.mixture = ops.mixture
+        self.choice_bias_E, self.scale = self._constants()
 
     def pack_weights(self) -> None:
         """Puts loaded expert weights into the back end's layout, one tensor after the other.
@@ -69,26 +74,33 @@ class MoE(nn.Module):
         """
         pack, routed, shared = self.ops.pack_experts, self.experts, self.shared_experts
         if isinstance(routed.w13_weight, PackedExperts):
-            self.run_experts = reference_ops.experts
+            one_by_one = self.ops.router, reference_ops.experts, self.ops.shared_experts
+            self.mixture = partial(mixture, *one_by_one)
         else:
             w13, w2 = pack(routed.w13_weight, routed.w2_weight)
             routed.w13_weight, routed.w2_weight = frozen(w13), frozen(w2)
         w13, w2 = pack(shared.shared_w13_weight, shared.shared_w2_weight)
         shared.shared_w13_weight, shared.shared_w2_weight = frozen(w13), frozen(w2)
+        self.choice_bias_E, self.scale = self._constants()
+
+    def _constants(self) -> tuple[Tensor, Tensor]:
+        """`MixtureWeights.choice_bias_E` and `scale`."""
+        bias_E = self.gate.bias
+        always = bias_E.new_full((self.num_shared,), ALWAYS)
+        return torch.cat([bias_E, always]), self.gate.global_scale * self.route_scale
 
     def forward(self, x_TD: Tensor) -> Tensor:
         gate, routed, shared = self.gate, self.experts, self.shared_experts
-        ids_TK, weights_TK, gamma_TS = self.ops.router(
-            x_TD,
+        weights = MixtureWeights(
             gate.weight,
             gate.bias,
             gate.global_scale,
-            self.num_chosen,
-            self.num_shared,
-            self.route_scale,
+            self.choice_bias_E,
+            self.scale,
+            routed.w13_weight,
+            routed.w2_weight,
+            shared.shared_w13_weight,
+            shared.shared_w2_weight,
         )
-        out_TD = self.run_experts(x_TD, ids_TK, weights_TK, routed.w13_weight, routed.w2_weight)
-        shared_TD = self.ops.shared_experts(
-            x_TD, gamma_TS, shared.shared_w13_weight, shared.shared_w2_weight
-        )
-        return self.tp.reduce_sum(out_TD, shared_TD)
+        parts = self.mixture(x_TD, weights, self.num_chosen, self.num_shared, self.route_scale)
+        return self.tp.reduce_sum(*parts)

@@ -5,6 +5,8 @@ Not the convolutions on keys and values: those run inside `qkvr_prep`, before th
     stream += delta + conv(delta)      and the next block reads the norm of the stream
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,8 +23,9 @@ class ShortConv(Weight):
         super().__init__(channels, 1, taps, dtype=torch.float32)
         self.layer, self.stream, self.ops = layer, stream, ops
 
-    def history(self, x_TC: Tensor, context: StepContext) -> Tensor:
-        """Stores this step's raw inputs; returns each request's `[Q, J, C]` history."""
+    def history(self, x_TC: Tensor, context: StepContext) -> Any:
+        """Stores this step's raw inputs; returns each request's `[Q, J, C]` history, in the
+        store's own form."""
         return context.caches.conv.exchange(self.layer, self.stream, x_TC, context.plan)
 
     def forward(

@@ -24,11 +24,12 @@ from inkling_hpu.counter.report import Counted, as_dict, print_detail, print_tab
 from inkling_hpu.counter.settings import BenchOpsSettings
 from inkling_hpu.switches import VARIABLES, Switches
 
-COMPARED = {  # column -> single_reduce, step_hoist
-    "off": (False, False),
-    "single reduce": (True, False),
-    "step hoist": (False, True),
-    "both": (True, True),
+ADDED = {  # column -> the switch that it adds to the columns before it
+    "single reduce": "single_reduce",
+    "+ step hoist": "step_hoist",
+    "+ conv hoist": "conv_hoist",
+    "+ local SDPA": "local_sdpa",
+    "+ shared in kernel": "shared_in_kernel",
 }
 
 
@@ -69,7 +70,7 @@ def config_of(model: str) -> InklingConfig:
 
 def switches_of(settings: BenchOpsSettings, environment: Mapping[str, str]) -> Switches:
     """The switches as set. ValueError where a variable of the environment says otherwise."""
-    given = {"single_reduce": settings.single_reduce, "step_hoist": settings.step_hoist}
+    given = {name: getattr(settings, name) for name in ADDED.values()}
     outside = Switches.from_environment(environment)
     for name, value in given.items():
         variable = VARIABLES[name]
@@ -93,18 +94,19 @@ def _count(settings: BenchOpsSettings, switches: Switches) -> Counted:
 
 
 def _compared(chosen: Switches) -> dict[str, Switches]:
-    return {
-        name: replace(chosen, single_reduce=single_reduce, step_hoist=step_hoist)
-        for name, (single_reduce, step_hoist) in COMPARED.items()
-    }
+    columns = {"off": replace(chosen, **dict.fromkeys(ADDED.values(), False))}
+    for column, name in ADDED.items():
+        before = list(columns.values())[-1]
+        columns[column] = replace(before, **{name: True})
+    return columns
 
 
 def _document(
     settings: BenchOpsSettings, first: Counted, columns: Mapping[str, Counted]
 ) -> dict[str, object]:
-    asked = ("backend", "model", "tp", "streams", "context", "dtype", "single_reduce", "step_hoist")
+    asked = ("backend", "model", "tp", "streams", "context", "dtype")
     return {
-        **{name: getattr(settings, name) for name in asked},
+        **{name: getattr(settings, name) for name in (*asked, *ADDED.values())},
         **as_dict(first),
         "columns": {name: as_dict(counted) for name, counted in columns.items()},
     }

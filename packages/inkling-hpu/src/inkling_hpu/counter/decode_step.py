@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from inkling_core.config import InklingConfig
-from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.layers.context import Caches
 from inkling_core.model import Decoder
 from inkling_hpu.builders import build_decode
@@ -30,6 +29,9 @@ from inkling_hpu.step import HpuStep
 from inkling_hpu.switches import Switches
 
 BLOCK_SIZE = 128  # vllm-gaudi's
+POOL_BLOCKS = (
+    2560  # of the reference deployment; a pool decides how many tensors hold its conv rows
+)
 META = torch.device("meta")
 
 
@@ -49,18 +51,20 @@ def count_decode(
     streams: int,
     context: int,
     switches: Switches,
+    pool_blocks: int = POOL_BLOCKS,
 ) -> Counted:
     """Counts one decode step of rank 0.
 
     Args:
         streams: requests that decode together.
         context: length of each, its new token included.
+        pool_blocks: blocks that have conv rows, whatever the requests would need.
 
     Raises ValueError where `tp` does not divide the model.
     """
     decoder = build_decoder(config, dtype, 0, tp, switches)
     decoder.load_weights(list(decoder.named_parameters()))  # as after a load: experts are packed
-    return count_step(decoder, decode_inputs(decoder, streams, context, switches))
+    return count_step(decoder, decode_inputs(decoder, streams, context, switches, pool_blocks))
 
 
 def count_step(decoder: Decoder, inputs: DecodeInputs) -> Counted:
@@ -71,7 +75,13 @@ def count_step(decoder: Decoder, inputs: DecodeInputs) -> Counted:
     return Counted(layers_by_kind(decoder.config), counter.tally)
 
 
-def decode_inputs(decoder: Decoder, streams: int, context: int, switches: Switches) -> DecodeInputs:
+def decode_inputs(
+    decoder: Decoder,
+    streams: int,
+    context: int,
+    switches: Switches,
+    pool_blocks: int = POOL_BLOCKS,
+) -> DecodeInputs:
     """`streams` requests of `context` tokens each, every one in blocks of its own."""
     config, each = decoder.config, -(-context // BLOCK_SIZE)
     pad_block = streams * each + 1  # ids 1 .. streams * each are the requests'
@@ -86,10 +96,8 @@ def decode_inputs(decoder: Decoder, streams: int, context: int, switches: Switch
         switches=switches,
         device=META,
     )
-    layout = ConvLayout.from_config(config, decoder.tp.size)
-    layers = config.num_hidden_layers
     caches = Caches(
         HpuKVCache.allocate(config, pad_block, BLOCK_SIZE, decoder.dtype, decoder.tp, META),
-        HpuConvStore.allocate(layout, layers, pad_block, decoder.dtype, META),
+        HpuConvStore.of(decoder, pool_blocks, switches, META),
     )
     return DecodeInputs(torch.empty(streams, dtype=torch.int64, device=META), step, caches)

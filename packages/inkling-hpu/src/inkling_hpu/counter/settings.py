@@ -24,7 +24,10 @@ class BenchOpsSettings:
     single_reduce: routed and shared experts are summed on each rank and reduced together
     (INKLING_MOE_SINGLE_REDUCE).
     step_hoist: what depends on the step alone is computed once (INKLING_STEP_HOIST).
-    compare: also count with the switches off and each one alone.
+    conv_hoist: conv rows of all layers are gathered, weighed and written once (INKLING_CONV_HOIST).
+    local_sdpa: local layers run masked SDPA over a rectangle of blocks (INKLING_LOCAL_SDPA).
+    shared_in_kernel: shared experts run in the expert kernel (INKLING_SHARED_IN_KERNEL).
+    compare: also count with all switches off, then with one more on in each column.
     detail: also list the ops of each part by name.
     format: table or json.
     """
@@ -37,6 +40,9 @@ class BenchOpsSettings:
     dtype: str = "bfloat16"
     single_reduce: bool = True
     step_hoist: bool = True
+    conv_hoist: bool = True
+    local_sdpa: bool = True
+    shared_in_kernel: bool = True
     compare: bool = True
     detail: bool = False
     format: str = "table"

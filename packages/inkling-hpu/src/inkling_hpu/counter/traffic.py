@@ -4,7 +4,8 @@
     gathers    2 x result: the rows that are taken, read and written, not the table
     scatters   2 x source, for the same reason
     experts    the weights of the distinct experts that T tokens choose if routing is uniform:
-               E * (1 - (1 - K / E) ** T) of E, plus operands and results
+               E * (1 - (1 - K / E) ** T) of E, plus operands and results; experts that every
+               token chooses (the second lists of `moe`) once
 
 Not a measurement and not a lower bound. A dimension with stride 0 (an expanded tensor) counts once:
 that is what lies in memory.
@@ -46,9 +47,18 @@ def distinct_experts(experts: int, chosen: int, tokens: int) -> float:
     return experts * (1.0 - (1.0 - chosen / experts) ** tokens)
 
 
-def _experts(x: Tensor, ids: Tensor, weights: Tensor, w13: Tensor, w2: Tensor) -> int:
-    share = distinct_experts(len(w13), ids.shape[-1], len(ids)) / len(w13)
-    return _bytes((x, ids, weights)) + round(_bytes((w13, w2)) * share)
+def _experts(
+    x: Tensor,
+    ids: Tensor,
+    weights: Tensor,
+    w13: Tensor,
+    w2: Tensor,
+    more_w13: Tensor | None = None,
+    more_w2: Tensor | None = None,
+) -> int:
+    always = 0 if more_w13 is None else len(more_w13)
+    share = distinct_experts(len(w13), ids.shape[-1] - always, len(ids)) / len(w13)
+    return _bytes((x, ids, weights, more_w13, more_w2)) + round(_bytes((w13, w2)) * share)
 
 
 def _named(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -84,17 +84,24 @@ class _FusedSdpa:
 
 
 def mixture_of_experts(
-    x_TD: Tensor, ids_TK: Tensor, weights_TK: Tensor, w13_ECD: Tensor, w2_EDI: Tensor
+    x_TD: Tensor,
+    ids_TK: Tensor,
+    weights_TK: Tensor,
+    w13_ECD: Tensor,
+    w2_EDI: Tensor,
+    more_w13_SCD: Tensor | None = None,
+    more_w2_SDI: Tensor | None = None,
 ) -> Tensor:
     """The expert kernel over the experts of this rank, all of them: `[T, D]`, nothing reduced."""
+    w13 = markers.every_expert(w13_ECD, more_w13_SCD)
     return torch.ops.hpu.mixture_of_experts(
         hidden_states=x_TD,
         expert_routing_table=ids_TK,
         router_weights=weights_TK,
-        w12=list(w13_ECD.unbind(0)),
-        w3=list(w2_EDI.unbind(0)),
+        w12=w13,
+        w3=markers.every_expert(w2_EDI, more_w2_SDI),
         permuted_weights=True,
         activation="silu",
         experts_min=0,
-        experts_max=w13_ECD.shape[0] - 1,
+        experts_max=len(w13) - 1,
     )

@@ -38,6 +38,20 @@ def shared_experts(x_TD: Tensor, gamma_TS: Tensor, w13_SCD: Tensor, w2_SDI: Tens
     return out_STD.sum(0)  # summed in float32 inside, rounded once, as the law does
 
 
+def every_expert(
+    x_TD: Tensor,
+    ids_TK: Tensor,
+    weights_TK: Tensor,
+    w13_ECD: Tensor,
+    w2_EDI: Tensor,
+    shared_w13_SCD: Tensor,
+    shared_w2_SDI: Tensor,
+) -> Tensor:
+    """`experts` over routed and shared ones together: the latter have the ids E .. E + S - 1."""
+    routed, shared = (_packed(w13).flatten(1, 2) for w13 in (w13_ECD, shared_w13_SCD))
+    return markers.moe(x_TD, ids_TK, weights_TK, routed, w2_EDI, shared, shared_w2_SDI)
+
+
 def _packed(w13: Tensor) -> Tensor:
-    """`[E, 2, I, D]` of either layout."""
+    """`[E, 2, I, D]` of either layout of w13."""
     return w13 if w13.dim() == 4 else torch.stack([w13[:, 0::2], w13[:, 1::2]], dim=1)
