@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFS = (
     ROOT / "conf",
     ROOT / "packages" / "inkling-core" / "src" / "inkling_core" / "parity" / "conf",
+    ROOT / "packages" / "inkling-core" / "src" / "inkling_core" / "plan" / "conf",
     ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "counter" / "conf",
     ROOT / "packages" / "inkling-hpu" / "src" / "inkling_hpu" / "buckets" / "conf",
 )

@@ -7,6 +7,7 @@ Machines are folders (`machines.py`); each broken one differs from a sound one i
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,7 +170,23 @@ def test_every_conflict_is_told_at_once(tmp_path, gaudi):
 
 def test_a_pool_beyond_the_card(tmp_path, gaudi):
     told = bad(gaudi(gaudi_machine(tmp_path), "--num-gpu-blocks-override 900000000"))
-    assert "lower --num-gpu-blocks-override below" in told["Gaudi 2 (94.62 GiB)"]
+    assert "lower --num-gpu-blocks-override to" in told["Gaudi 2 (94.62 GiB)"]
+
+
+def test_a_pool_that_leaves_no_room_for_graphs_and_masks(tmp_path, gaudi):
+    """The largest pool that the doctor lets pass is the one that it names."""
+    told = bad(gaudi(gaudi_machine(tmp_path / "a"), "--num-gpu-blocks-override 900000000"))
+    (most,) = re.findall(r"override to (\d+)", told["Gaudi 2 (94.62 GiB)"])
+    fits = gaudi(gaudi_machine(tmp_path / "b"), f"--num-gpu-blocks-override {most}")
+    more = gaudi(gaudi_machine(tmp_path / "c"), f"--num-gpu-blocks-override {int(most) + 1}")
+    assert bad(fits) == {} and "Gaudi 2 (94.62 GiB)" in bad(more)
+
+
+def test_a_variable_that_is_no_number(tmp_path, gaudi):
+    machine = gaudi_machine(tmp_path)
+    environ = {**machine.environ, "INKLING_MASK_BYTES": "much"}
+    told = bad(gaudi(replace(machine, environ=environ)))
+    assert "INKLING_MASK_BYTES is 'much'" in told["variables"]
 
 
 @pytest.fixture

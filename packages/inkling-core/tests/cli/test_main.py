@@ -60,7 +60,7 @@ def test_a_mistake_is_told_in_one_line(line, message, capsys):
     assert "\ninkling " in "\n" + printed.err
 
 
-@pytest.mark.parametrize("line", ["plan", "bench ops format=json"])
+@pytest.mark.parametrize("line", ["buckets", "bench ops format=json"])
 def test_a_command_of_an_absent_package_says_what_to_install(line, monkeypatch, capsys):
     monkeypatch.setattr(cli, "from_packages", dict)
     monkeypatch.setattr(cli, "version", absent)

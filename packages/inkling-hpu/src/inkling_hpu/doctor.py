@@ -25,13 +25,12 @@ from inkling_core.doctor.subject import Machine, Subject
 
 if TYPE_CHECKING:
     from inkling_core.config import InklingConfig
+    from inkling_hpu.plan.card import CardMemory
     from inkling_hpu.refusals import Deployment
 
 BRIDGE = "habana-torch-plugin"
 RUNTIME = "run the container with --runtime=habana -e HABANA_VISIBLE_DEVICES=all"
 DRIVER = f"install the Gaudi driver on the host; in a container, {RUNTIME}"
-UTILIZATION = 0.92  # vLLM's default of --gpu-memory-utilization, 0.26 to 0.32
-GRAPH_SHARE = "0.1"  # vllm-gaudi's default of VLLM_GRAPH_RESERVED_MEM
 
 
 def present(machine: Machine) -> bool:
@@ -105,17 +104,17 @@ def memory(subject: Subject) -> Iterator[Finding]:
     if _emulated(subject) or config is None or ranks not in weights:
         yield Finding("memory", "card", "not examined", "no card, checkpoint or usable rank count")
         return
-    from inkling_hpu.kv_cache import page_bytes
-
-    card = read_matrix("inkling_hpu").data["card"]
     asked = _deployment(subject, config)
-    block = sum(page_bytes(config, ranks, asked.block_size, asked.dtype)) * config.num_hidden_layers
-    room, name = int(card["memory_gib"] * GIB), f"{card['name']} ({card['memory_gib']} GiB)"
-    if weights[ranks] >= room:
+    try:
+        card, name = _card(subject, asked, config, weights[ranks])
+    except ValueError as error:  # a variable that is no number
+        yield refused("memory", "variables", str(error))
+        return
+    if card.left <= 0:
         found = f"{weights[ranks] / GIB:.1f} GiB of weights per card"
         yield Finding("memory", name, "fault", found, "raise --tensor-parallel-size")
         return
-    yield _pool(subject, asked, name, room - weights[ranks], block)
+    yield _pool(asked, name, card)
 
 
 def nodes(machine: Machine) -> list[str]:
@@ -212,26 +211,43 @@ def _deployment(subject: Subject, config: InklingConfig) -> Deployment:
     )
 
 
-def _pool(subject: Subject, asked: Deployment, name: str, left: int, block: int) -> Finding:
-    """The pool that was asked for, or the one that vllm-gaudi would make of what weights leave:
+def _card(
+    subject: Subject, asked: Deployment, config: InklingConfig, weights: int
+) -> tuple[CardMemory, str]:
+    """The card that the support matrix names, and its name."""
+    from inkling_hpu.kv_cache import page_bytes
+    from inkling_hpu.plan.card import GRAPH_SHARE, UTILIZATION, CardMemory
+    from inkling_hpu.switches import Switches
 
-    blocks = left * utilization * (1 - share for graphs) / bytes of a block - 1 for padding
-    """
+    card, environ = read_matrix("inkling_hpu").data["card"], subject.machine.environ
+    memory = CardMemory(
+        total=int(card["memory_gib"] * GIB),
+        weights=weights,
+        page=page_bytes(config, asked.tp_size, asked.block_size, asked.dtype),
+        layers=config.num_hidden_layers,
+        mask=Switches.from_environment(environ).mask_bytes,
+        utilization=subject.more.get("gpu_memory_utilization", UTILIZATION),
+        graph_share=float(environ.get("VLLM_GRAPH_RESERVED_MEM", GRAPH_SHARE)),
+        override=asked.num_blocks,
+    )
+    return memory, f"{card['name']} ({card['memory_gib']} GiB)"
+
+
+def _pool(asked: Deployment, name: str, card: CardMemory) -> Finding:
+    """The pool that was asked for, or the one that vllm-gaudi would make of what weights leave."""
     from inkling_hpu.refusals import pool_reason
 
-    told = f"{left / GIB:.1f} GiB beside the weights"
+    told = f"{card.left / GIB:.1f} GiB beside the weights"
     if asked.num_blocks is not None:
-        found = f"{told}, {asked.num_blocks * block / GIB:.1f} GiB for {asked.num_blocks} blocks"
-        if asked.num_blocks * block < left:
+        found = f"{told}, {card.blocks * card.block / GIB:.1f} GiB for {card.blocks} blocks"
+        if card.spare >= 0:
             return Finding("memory", name, "ok", found)
-        remedy = f"lower --num-gpu-blocks-override below {left // block}"
+        most = card.blocks + card.spare // card.block
+        remedy = f"lower --num-gpu-blocks-override to {max(0, most)}: graphs and masks need room"
         return Finding("memory", name, "fault", found, remedy)
-    share = subject.more.get("gpu_memory_utilization", UTILIZATION)
-    graphs = float(subject.machine.environ.get("VLLM_GRAPH_RESERVED_MEM", GRAPH_SHARE))
-    blocks = max(0, int(left * share * (1 - graphs)) // block - 1)
-    found = f"{told}; about {blocks} blocks"
-    if pool_reason(blocks, asked.block_size, asked.max_model_len) is None:
+    found = f"{told}; about {card.blocks} blocks"
+    if pool_reason(card.blocks, asked.block_size, asked.max_model_len) is None:
         return Finding("memory", name, "ok", found)
-    longest = max(0, blocks - 1) * asked.block_size
+    longest = max(0, card.blocks - 1) * asked.block_size
     remedy = f"raise --tensor-parallel-size, or lower --max-model-len to about {longest}"
     return Finding("memory", name, "warning", f"{found}, too few for one request", remedy)

@@ -13,8 +13,8 @@ What it is not: the check of a single request. A prompt that is too long is refu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ import torch
 from inkling_core.config import InklingConfig
 from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.parallel import TensorParallel
+from inkling_core.weights.rules import MAX_TP
 
 BLOCK_SIZES = (16, 128)
 """Kernel block sizes of vllm-gaudi that our block lists were tested with."""
@@ -106,8 +107,13 @@ def refuse(config: InklingConfig, deployment: Deployment) -> None:
 
 def reasons(config: InklingConfig, deployment: Deployment) -> list[str]:
     """Every reason against it; each names the value, the limit and the knob."""
-    checks = (_numbers, _parallel, _features, _environment, _pool)
-    return [line for check in checks for line in check(config, deployment)]
+    return [line for check in CHECKS.values() for line in check(config, deployment)]
+
+
+def usable_sizes(config: InklingConfig, deployment: Deployment) -> list[int]:
+    """Tensor-parallel sizes of one node at which nothing is said against the split."""
+    sizes = range(1, MAX_TP + 1)
+    return [n for n in sizes if not list(_parallel(config, replace(deployment, tp_size=n)))]
 
 
 def pool_reason(num_blocks: int, block_size: int, max_model_len: int) -> str | None:
@@ -127,7 +133,7 @@ def pool_reason(num_blocks: int, block_size: int, max_model_len: int) -> str | N
     )
 
 
-def _numbers(config: InklingConfig, d: Deployment) -> Iterator[str]:
+def _dtypes(config: InklingConfig, d: Deployment) -> Iterator[str]:
     if d.dtype not in (torch.bfloat16, *([torch.float32] if d.float32_allowed else [])):
         yield f"dtype {d.dtype}: Gaudi 2 serves it in bfloat16 only; start with --dtype bfloat16"
     if d.kv_cache_dtype not in ("auto", "bfloat16"):
@@ -135,11 +141,17 @@ def _numbers(config: InklingConfig, d: Deployment) -> Iterator[str]:
             f"KV cache dtype {d.kv_cache_dtype}: keys and values are kept in the model's dtype; "
             "start with --kv-cache-dtype auto"
         )
+
+
+def _block_size(config: InklingConfig, d: Deployment) -> Iterator[str]:
     if d.block_size not in BLOCK_SIZES:
         yield (
             f"block size {d.block_size}: must be one of {', '.join(map(str, BLOCK_SIZES))}; "
             "leave --block-size away (128)"
         )
+
+
+def _context(config: InklingConfig, d: Deployment) -> Iterator[str]:
     if d.max_model_len > config.max_position_embeddings:
         yield (
             f"max_model_len {d.max_model_len}: the checkpoint ends at "
@@ -234,3 +246,15 @@ def _quantization(named: str | None, environ: Mapping[str, str]) -> str | None:
 
 def _is_on(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in ("1", "true", "yes", "y", "on", "t")
+
+
+CHECKS: Mapping[str, Callable[[InklingConfig, Deployment], Iterator[str]]] = {
+    "dtype": _dtypes,
+    "block_size": _block_size,
+    "max_model_len": _context,
+    "tensor_parallel": _parallel,
+    "features": _features,
+    "environment": _environment,
+    "pool": _pool,
+}
+"""What a reason is about -> the reasons."""

@@ -18,6 +18,7 @@ from typing import Any
 GROUP = "inkling.commands"
 CONF = "inkling_core.conf"
 PARITY_CONF = "inkling_core.parity.conf"  # there `backend` is a setting, not a group
+PLAN_CONF = "inkling_core.plan.conf"  # and there `model`
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,19 @@ _ROWS = (
         ),
         text="arguments",
         shell=True,
+    ),
+    Command(
+        "plan",
+        "plan",
+        "before there is a machine: memory per card, pool, requests, step time, launch command",
+        "inkling_core.plan.settings:PlanSettings",
+        "inkling_core.plan.command:run",
+        (
+            "inkling plan",
+            "inkling plan device=gaudi model=inkling_small max_model_len=262144",
+            "inkling plan device=gaudi model=inkling_small max_model_len=65536 format=plot",
+        ),
+        conf=PLAN_CONF,
     ),
     Command(
         "generate",
@@ -167,7 +181,6 @@ BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
 ELSEWHERE = {
     "bench ops": "inkling-hpu",
     "buckets": "inkling-hpu",
-    "plan": "inkling-hpu",
     "parsers": "inkling-parsers",
 }
 

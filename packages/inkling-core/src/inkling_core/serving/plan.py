@@ -12,6 +12,8 @@ from inkling_core.config import InklingConfig
 from inkling_core.conv_state.layout import ConvLayout
 from inkling_core.serving.pages import PageLayout
 
+MIB = 2**20
+
 
 def page_layout(
     config: InklingConfig,
@@ -47,6 +49,11 @@ def conv_row_dtype(setting: str, model_dtype: torch.dtype) -> torch.dtype:
 def row_share(layout: PageLayout) -> float:
     """The part of a page that the conv row takes, between 0 and 1."""
     return 1 - layout.block_size / layout.slots_per_page
+
+
+def pool_blocks(kv_cache_mib: int, layout: PageLayout, num_layers: int) -> int:
+    """Blocks, the null block included, that vLLM makes of a pool."""
+    return kv_cache_mib * MIB // (layout.page_bytes * num_layers)
 
 
 def check_pool(num_blocks: int, block_size: int, max_model_len: int) -> None:

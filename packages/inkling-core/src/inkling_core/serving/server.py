@@ -24,7 +24,6 @@ from inkling_core.serving.settings import ServeSettings
 if TYPE_CHECKING:
     from inkling_core.config import InklingConfig
 
-MIB = 2**20
 ENGINE_VARIABLES = {
     "HF_HUB_OFFLINE": "1",  # the checkpoint is a folder; nothing may be fetched
     "TRANSFORMERS_OFFLINE": "1",
@@ -70,7 +69,7 @@ def fit(
     """
     import torch
 
-    from inkling_core.serving.plan import check_pool, conv_row_dtype, page_layout
+    from inkling_core.serving.plan import check_pool, conv_row_dtype, page_layout, pool_blocks
 
     limit = config.max_position_embeddings
     max_model_len = limit if settings.max_model_len is None else settings.max_model_len
@@ -89,7 +88,7 @@ def fit(
         kv_dtype,
         conv_row_dtype(settings.conv_dtype, kv_dtype),
     )
-    num_blocks = settings.kv_cache_mib * MIB // (layout.page_bytes * config.num_hidden_layers)
+    num_blocks = pool_blocks(settings.kv_cache_mib, layout, config.num_hidden_layers)
     check_pool(num_blocks, settings.block_size, max_model_len)
     return replace(
         settings,

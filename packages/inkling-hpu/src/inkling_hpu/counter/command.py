@@ -10,15 +10,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from inkling_core.config import PRESETS, InklingConfig
-from inkling_core.config.folder import read_json
-from inkling_core.embedded import checkpoint_folder
-from inkling_core.naming import suggestion
+from inkling_core.config.named import config_of
 from inkling_hpu.counter.decode_step import count_decode
 from inkling_hpu.counter.report import Counted, as_dict, print_detail, print_tables
 from inkling_hpu.counter.settings import BenchOpsSettings
@@ -50,22 +46,6 @@ def run(settings: BenchOpsSettings) -> int:
     if settings.detail:
         print_detail(console, first)
     return 0
-
-
-def config_of(model: str) -> InklingConfig:
-    """The configuration of a preset, of `nano`, of a config.json or of a checkpoint's folder.
-
-    Raises ValueError naming the near preset where there is nothing of that name.
-    """
-    if model in PRESETS:
-        return PRESETS[model]
-    if Path(model).is_file():
-        return InklingConfig.from_dict(read_json(Path(model)))
-    try:
-        return InklingConfig.from_checkpoint(checkpoint_folder(model))
-    except FileNotFoundError:
-        near = suggestion(model, [*PRESETS, "nano"])
-        raise ValueError(f"model={model!r} is no preset, folder or config.json; {near}") from None
 
 
 def switches_of(settings: BenchOpsSettings, environment: Mapping[str, str]) -> Switches:
