@@ -114,13 +114,16 @@ def test_running_nothing_says_how():
 
 
 def test_settings_survive_the_environment():
-    settings = EmulationSettings(gaudi=3, memory_gib=0.25, graph_log="a.jsonl", float32=True)
+    settings = EmulationSettings(
+        gaudi=3, memory_gib=0.25, graph_log="a.jsonl", float32=True, sum_factor=0.5
+    )
     assert EmulationSettings.from_environment(settings.environment()) == settings
     assert EmulationSettings.from_environment({}) == EmulationSettings()
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("gaudi", 1), ("memory_gib", 0.0), ("memory_gib", float("nan"))]
+    ("name", "value"),
+    [("gaudi", 1), ("memory_gib", 0.0), ("memory_gib", float("nan")), ("sum_factor", 0.0)],
 )
 def test_impossible_devices_are_refused(name, value):
     with pytest.raises(ValueError, match=name):

@@ -129,3 +129,35 @@ def test_two_parts_merge_by_maximum_and_sum():
     sums = [(part.row_max - top).exp() / part.inverse_sum for part in parts]
     merged = (parts[0].out * sums[0] + parts[1].out * sums[1]) / (sums[0] + sums[1])
     assert torch.allclose(merged, whole.out, atol=1e-6)
+
+
+def recomp(q, k, v, mask=None, mode="fast"):
+    sdpa.register()
+    return torch.ops.hpu.sdpa_recomp_fwd(q, k, v, mask, 0.0, 0.25, False, True, mode, None, "right")
+
+
+@pytest.mark.parametrize("mask_heads", [None, 1, 4])
+def test_heads_by_group_give_what_four_dimensions_give(mask_heads):
+    q, k, v = tensors(2, 4, 2, 3, 8)
+    mask = None if mask_heads is None else torch.randn(2, mask_heads, 3, 8)
+    whole = recomp(q, k, v, mask)
+    assert sdpa.is_gqa(q, k) and not sdpa.is_gqa(q, q)
+    grouped = sdpa.gqa_input_reshape_fwd(q, k, v, mask)
+    assert grouped[0].shape == (2, 2, 2, 3, 16) and grouped[1].shape == (2, 2, 1, 8, 16)
+    found = [sdpa.gqa_output_reshape(x) for x in recomp(*grouped)[:3]]
+    assert all(torch.equal(a, b) for a, b in zip(found, whole, strict=False))
+    added = mask if mask is None else mask.expand(2, 4, 3, 8)
+    want = by_hand(q, k, v, lambda b, i, j: True, added, 0.25)
+    assert torch.allclose(found[0].double(), want, atol=2e-6)
+
+
+@pytest.mark.parametrize(("mode", "factor"), [("fast", 128), ("fast", 3), ("fp32", 1)])
+def test_row_sums_carry_the_factor_of_the_mode(mode, factor, monkeypatch):
+    q, k, v = tensors(1, 2, 2, 3, 8)
+    if factor != 128:  # the default
+        monkeypatch.setenv("INKLING_EMULATED_SUM_FACTOR", "3")
+    _, top, inverse, _ = recomp(q, k, v, mode=mode)
+    scores = 0.25 * q @ k.transpose(-1, -2)
+    assert torch.allclose(top[..., 0], scores.amax(-1))
+    sums = (scores - scores.amax(-1, keepdim=True)).exp().sum(-1)
+    assert torch.allclose(1 / inverse[..., 0], factor * sums)

@@ -80,10 +80,10 @@ class BridgeLoader(Loader):
             from inkling_hpu.emulation.activation import activate
 
             activate()
-            for name in modules.below(
-                module.__name__
-            ):  # as the bridge: htorch.core needs no import
-                importlib.import_module(name)
+            # as the bridge: htorch.core needs no import, and kernels.FusedSDPA is the class
+            below = [importlib.import_module(name) for name in modules.below(module.__name__)]
+            for one in below:
+                modules.fill(one)
 
 
 def install(settings: EmulationSettings | None = None) -> None:

@@ -95,6 +95,13 @@ def _kernels() -> Members:
     }
 
 
+def _fused_sdpa() -> Members:
+    from inkling_hpu.emulation import sdpa
+
+    names = ("FusedSDPA", "is_gqa", "gqa_input_reshape_fwd", "gqa_output_reshape")
+    return {name: getattr(sdpa, name) for name in names}
+
+
 def _normalization() -> Members:
     from inkling_hpu.emulation.kernels import FusedRMSNorm
 
@@ -114,6 +121,7 @@ _TABLE: dict[str, Callable[[], Members]] = {
     "torch.internal.bridge_config": lambda: {"env_setting": env_setting},
     "torch.hpex": dict,
     "torch.hpex.kernels": _kernels,
+    "torch.hpex.kernels.FusedSDPA": _fused_sdpa,
     "torch.hpex.normalization": _normalization,
 }
 
@@ -131,5 +139,10 @@ def below(name: str) -> list[str]:
 def build(name: str) -> ModuleType:
     """A new module of that full name, with its members."""
     module = ModuleType(name)
-    module.__dict__.update(_TABLE[name.removeprefix(ROOT).removeprefix(".")]())
+    fill(module)
     return module
+
+
+def fill(module: ModuleType) -> None:
+    """Give an emulated module its members, again where a submodule has taken the name of one."""
+    module.__dict__.update(_TABLE[module.__name__.removeprefix(ROOT).removeprefix(".")]())

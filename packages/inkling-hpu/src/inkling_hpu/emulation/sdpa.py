@@ -1,11 +1,14 @@
 """`FusedSDPA.apply` and `torch.ops.hpu.sdpa_recomp_fwd`: dense softmax attention in float32.
 
-    out = softmax(scale * q k^T + mask) v
+    apply                out = softmax(scale * q k^T + mask) v
+    sdpa_recomp_fwd      out, row maximum, 1 / row sum, seed; sums times `sum_factor` in "fast" mode
 
 Shapes: q [B, N, Sq, H]; k and v [B, G, S, H], N a multiple of G; mask [B or 1, N or 1, Sq, S],
-added. Rules of the bridge that are kept, because callers trip over them: valid lengths need
-is_causal, and is_causal cannot be combined with a mask, so a mask has to hold causality, window
-and padding itself. A mask of 2^31 bytes or more is refused: it overflows on the device.
+added. The raw op takes heads by group as well: q [B, G, N / G, Sq, H], k and v [B, G, 1, S, H], as
+`gqa_input_reshape_fwd` makes them. Rules of the bridge that are kept, because callers trip over
+them: valid lengths need is_causal, and is_causal cannot be combined with a mask, so a mask has to
+hold causality, window and padding itself. A mask of 2^31 bytes or more is refused: it overflows on
+the device.
 
 What it is not: the kernel's rounding (its fast softmax is bfloat16). Sinks, dropout: refused.
 """
@@ -13,10 +16,13 @@ What it is not: the kernel's rounding (its fast softmax is bfloat16). Sinks, dro
 from __future__ import annotations
 
 import math
+import os
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from inkling_hpu.emulation.settings import EmulationSettings
 
 MASK_BYTES = 2**31
 SCHEMA = (
@@ -64,6 +70,27 @@ class FusedSDPA:
         _check(q, k, attn_mask, is_causal, valid_seq_len)
         hidden = _hidden(q, k, is_causal, valid_seq_len, window_size)
         return attend(q, k, v, attn_mask, hidden, scale).out.to(q.dtype)
+
+
+def is_gqa(q: Tensor, k: Tensor) -> bool:
+    """Whether several query heads share a key head."""
+    return q.shape[1] != k.shape[1]
+
+
+def gqa_input_reshape_fwd(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Heads by group, in five dimensions; a mask of one head stays one for all."""
+    groups = k.shape[1]
+    if attn_mask is not None:
+        shared = attn_mask.shape[1] == 1
+        attn_mask = attn_mask[:, None] if shared else attn_mask.unflatten(1, (groups, -1))
+    return q.unflatten(1, (groups, -1)), k[:, :, None], v[:, :, None], attn_mask
+
+
+def gqa_output_reshape(x: Tensor) -> Tensor:
+    """Back to `[B, N, ...]`."""
+    return x.flatten(1, 2)
 
 
 def attend(
@@ -155,8 +182,18 @@ def _recomp_forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     if not requires_backward:
         raise NotImplementedError("sdpa_recomp_fwd: row sums come with requires_backward=True only")
+    by_group = q.dim() == 5
+    if by_group:
+        sizes = q.shape[1:3]
+        q, k, v = q.flatten(1, 2), k.flatten(1, 2), v.flatten(1, 2)
+        if attn_mask is not None:
+            wide = attn_mask.shape[1:3] != (1, 1)
+            attn_mask = attn_mask.expand(-1, *(sizes if wide else (1, 1)), -1, -1).flatten(1, 2)
     _check(q, k, attn_mask, is_causal, valid_seq_len)
     hidden = _hidden(q, k, is_causal, valid_seq_len, None)
     done = attend(q, k, v, attn_mask, hidden, scale)
-    seed = torch.zeros(1, dtype=torch.int32)
-    return done.out.to(q.dtype), done.row_max, done.inverse_sum, seed
+    factor = EmulationSettings.from_environment(os.environ).sum_factor
+    sums = done.inverse_sum / (factor if softmax_mode == "fast" else 1.0)
+    found = (done.out.to(q.dtype), done.row_max, sums)
+    out, top, inverse = (x.unflatten(1, sizes) if by_group else x for x in found)
+    return out, top, inverse, torch.zeros(1, dtype=torch.int32)
