@@ -32,6 +32,8 @@ FAULTS = {
     "bias-off-by-one": Fault(
         "bias.py", "distance.clamp(0, extent)", "(distance + 1).clamp(0, extent)"
     ),
+    "prefill-bias-dropped": Fault("skew.py", ":extent].flip(-1)", ":extent].flip(-1) * 0"),
+    "far-keys-forgotten": Fault("prefill.py", "if keys.far_QF.shape[1] and", "if False and"),
     # every chunk but the first starts from the zero row
     "conv-row-zeroed-at-a-chunk-edge": Fault(
         "builders.py", "        if context:\n", "        if context and row_length == 1:\n"

@@ -7,19 +7,25 @@ norms undo, and a zeroed conv row, which only those tokens notice that follow it
 """
 
 import judging
+import nano_cases
 import pytest
 from faults import FAULTS, sources_with
 from runs import Run
-from test_inkling import AT_EDGES, CACHED, CHUNKED, LIMIT, MIXED, mixed
+from test_inkling import AT_EDGES, CACHED, CHUNKED, FAR, LIMIT, MIXED, mixed, needles
 
 MOVED = 1.0
 CHUNKS_AND_HITS = {**CHUNKED, **CACHED}
 RUNS = {
     "nano": ("nano", CHUNKS_AND_HITS, [mixed("nano")] * 2),
+    "far": ("nano", FAR, [nano_cases.batch(needles())]),
     "edges": ("small", CHUNKS_AND_HITS, AT_EDGES),
     "two-ranks": ("small", {**CHUNKS_AND_HITS, "tensor_parallel_size": 2}, [MIXED] * 2),
 }
-SEEN_IN = {"conv-row-zeroed-at-a-chunk-edge": "edges", "second-all-reduce": "two-ranks"}
+SEEN_IN = {
+    "conv-row-zeroed-at-a-chunk-edge": "edges",
+    "second-all-reduce": "two-ranks",
+    "far-keys-forgotten": "far",
+}
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ SMALL_POOL = {**CHUNKED, **CACHED, "num_gpu_blocks_override": 11, "max_num_seqs"
 # With a share long prompts wait their turn, and the pool hardly fills.
 UNPACED = {"INKLING_LONG_PREFILL_SHARE": "null"}
 GROWING = Batch(of_lengths((61, 97, 180, 250, 300, 384), VOCABULARY, seed=5), 150)
+# Beyond 16 blocks of context a bucket has far keys, an edge with padding, and near ones.
+FAR = {"max_model_len": 4096, "max_num_batched_tokens": 512}
 BOTH_WAYS = pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 
 
@@ -87,6 +89,23 @@ def test_second_turns_hit_what_decode_wrote(name, model, reference, execute):
     assert outcome.tokens[0] == opened.tokens[0]
     assert min(outcome.cached[1]) >= 128
     check(reference(name), [first, second], outcome)
+
+
+def needles():
+    """Of 3,000 tokens; where the needle stands differs."""
+    return nano_cases.exams([("needle", 3000)] * 3, seed=7)
+
+
+@pytest.mark.parametrize("split", ["1", "0"], ids=["near-and-far", "whole-context"])
+def test_far_keys(split, model, reference, execute):
+    """Merged with the near ones by the row sums of the emulated kernel, 128 times too large."""
+    asked = needles()
+    environ = {"INKLING_NEAR_FAR": split}
+    outcome = execute(Run(model("nano"), [nano_cases.batch(asked)], FAR, environ))
+    assert ("prefill merges near and far keys" in outcome.log) == (split == "1")
+    assert "factor=128.0" in outcome.log or split == "0"
+    check(reference("nano"), [nano_cases.batch(asked)], outcome)
+    assert nano_cases.right(asked, outcome.tokens[0]) == len(asked)
 
 
 @BOTH_WAYS

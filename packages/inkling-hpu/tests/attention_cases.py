@@ -109,9 +109,16 @@ def scattered(needs: Sequence[int], seed: int = 0) -> tuple[list[list[int]], int
 
 
 def prefill_step(
-    case: Case, pad_block: int, *, spare: int = 3, switches: Switches = DEFAULTS
+    case: Case,
+    pad_block: int,
+    *,
+    spare: int = 3,
+    far: int = 0,
+    reach: int = 0,
+    switches: Switches = DEFAULTS,
 ) -> HpuStep:
-    """The case as a prefill step with `spare` padding in every dimension."""
+    """The case as a prefill step with `spare` padding in every dimension; no padding row where
+    `far` blocks are asked for, since a padding row has none."""
     step, size = case.step, case.step.block_size
     contexts = list(step.contexts)
     most = max(-(-context // size) for context in contexts)
@@ -119,8 +126,10 @@ def prefill_step(
         case.lengths,
         contexts,
         step.block_table_QM.tolist(),
-        num_rows=len(contexts) + (spare > 0),
+        num_rows=len(contexts) + (spare > 0 and not far),
         row_length=max(case.lengths) + spare,
+        num_far_blocks=far,
+        reach=reach,
         num_context_blocks=most + spare if most else 0,
         block_size=size,
         pad_block=pad_block,

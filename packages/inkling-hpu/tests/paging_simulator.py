@@ -21,10 +21,10 @@ from torch import Tensor
 from inkling_core.conv_state.conformance import MiniEngine, Request, Scheduled, TokenSequence
 from inkling_core.layers.context import Caches
 from inkling_core.model import Decoder
-from inkling_hpu.builders import build_decode, build_prefill
+from inkling_hpu.builders import build_decode, build_prefill, reach_of, sure_far_blocks
 from inkling_hpu.conv_rows import HpuConvStore
 from inkling_hpu.kv_cache import HpuKVCache
-from inkling_hpu.step import HpuStep
+from inkling_hpu.step import HpuStep, PrefillKeys
 from inkling_hpu.switches import DEFAULTS, Switches
 
 NAN = float("nan")
@@ -54,11 +54,13 @@ class GaudiRunner:
         config = decoder.config
         self.decoder, self.block_size, self.pad_block = decoder, block_size, num_blocks
         self.switches, self.merge = switches, merge
+        self.reach = reach_of(max(config.rel_extent, config.sliding_window), block_size)
         self.kv = HpuKVCache.allocate(config, num_blocks, block_size, decoder.dtype, decoder.tp)
         self.conv = HpuConvStore.of(decoder, self.pad_block, switches)
         self.caches = Caches(self.kv, self.conv)
         self.spoil(range(self.pad_block + 1))
         self.forwards: list[str] = []
+        self.far_blocks: list[int] = []  # of each prefill
 
     def spoil(self, blocks: Iterable[int]) -> None:
         """What a block's new owner finds: nothing that it may use."""
@@ -86,20 +88,26 @@ class GaudiRunner:
 
     def prefill(self, parts: Sequence[Scheduled]) -> list[Tensor]:
         """One padded prefill."""
-        row_length = bucket(max(part.length for part in parts))
-        most = max(-(-part.context // self.block_size) for part in parts)
+        row_length, size = bucket(max(part.length for part in parts)), self.block_size
+        most = max(-(-part.context // size) for part in parts)
+        shape = (len(parts), row_length, bucket(most) if most else 0)
+        ladder = [(*shape[:2], 1 << n) for n in range(10)]
         step = build_prefill(
             [part.length for part in parts],
             [part.context for part in parts],
             [part.table for part in parts],
             num_rows=len(parts),
             row_length=row_length,
-            num_context_blocks=bucket(most) if most else 0,
-            block_size=self.block_size,
+            num_context_blocks=shape[-1],
+            block_size=size,
             pad_block=self.pad_block,
+            num_far_blocks=sure_far_blocks(ladder, shape, self.reach, size),
+            reach=self.reach,
             switches=self.switches,
         )
+        assert isinstance(step.keys, PrefillKeys)
         self.forwards.append(f"prefill {len(parts)}x{row_length}")
+        self.far_blocks.append(step.keys.far_QF.shape[1])
         return self._forward(parts, step)
 
     def decode(self, parts: Sequence[Scheduled]) -> list[Tensor]:

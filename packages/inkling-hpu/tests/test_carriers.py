@@ -16,7 +16,7 @@ SWITCHES = Switches()
 TABLES = [[7, 3, 9, 12], [5, 3, 30, 2]]
 
 
-def _prefill(contexts, num_context_blocks, num_rows=3):
+def _prefill(contexts, num_context_blocks, num_rows=3, far=0):
     return build_prefill(
         [5, 1],
         contexts,
@@ -26,6 +26,8 @@ def _prefill(contexts, num_context_blocks, num_rows=3):
         num_context_blocks=num_context_blocks,
         block_size=16,
         pad_block=PAD,
+        num_far_blocks=far,
+        reach=16,
         switches=SWITCHES,
     )
 
@@ -79,8 +81,14 @@ def _same(a, b, path="step"):
 
 @pytest.mark.parametrize(
     "step",
-    [_prefill([0, 0], 0), _prefill([33, 0], 3), _prefill([0, 48], 4, 2), _decode()],
-    ids=["P-Q3-M0", "P-Q3-M3", "P-Q2-M4", "D-Q4"],
+    [
+        _prefill([0, 0], 0),
+        _prefill([33, 0], 3),
+        _prefill([0, 48], 4, 2),
+        _prefill([33, 48], 4, 2, far=1),
+        _decode(),
+    ],
+    ids=["P-Q3-M0", "P-Q3-M3", "P-Q2-M4", "P-Q2-F1-M3", "D-Q4"],
 )
 def test_there_and_back(step):
     positions_QS = step.positions_T.view(step.num_rows, -1).int()

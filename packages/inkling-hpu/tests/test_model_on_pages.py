@@ -28,6 +28,7 @@ SWITCHES = {
     "defaults": Switches(),
     "all-off": Switches(
         local_window_prefill=False,
+        near_far=False,
         single_reduce=False,
         step_hoist=False,
         conv_hoist=False,
@@ -102,6 +103,15 @@ def test_every_chunk_offset_around_a_block_edge(hpu, reference, first):
             gap = (logits - want[done : done + length]).abs().max()
             assert gap <= LIMIT, f"{gap:.2e} in a chunk of {length} after {done}"
             done += length
+
+
+@pytest.mark.parametrize("switches", SWITCHES.values(), ids=SWITCHES)
+def test_a_long_prompt_has_far_keys(hpu, reference, switches):
+    """Chunks of 29 up to 400 tokens; of a bucket of 64 blocks every request is sure of 28."""
+    runner = GaudiRunner(hpu, L, 80, switches)
+    engine = MiniEngine(L, 80, budget=29)
+    check(reference, serve(runner, engine, [Request(TokenSequence(tokens(403, seed=2)), 400)]))
+    assert set(runner.far_blocks) == ({0, 4, 12, 28} if switches.near_far else {0})
 
 
 @pytest.mark.parametrize("keep", [7, 8, 9, 15, 16, 17, 24, 31, 32])

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from inkling_hpu.buckets.coverage import choose
+from inkling_hpu.buckets.generate import generate
+from inkling_hpu.buckets.profile import Profile
 from inkling_hpu.builders import (
     build_decode,
     build_prefill,
     conv_rows,
+    reach_of,
+    sure_far_blocks,
     touched_blocks,
     window_blocks,
     window_list,
@@ -31,6 +36,76 @@ def test_a_prefill_step_by_hand():
     assert step.rows.load_Q.tolist() == [2, zero_row(9)]
     assert step.rows.store_QR.tolist() == [[2, 5, 9], [9, 9, 9]]
     assert step.rows.ends_QR.tolist() == [[2, 5, 0], [0, 0, 0]]
+
+
+FAR = {**PREFILL, "num_rows": 1, "num_context_blocks": 5, "num_far_blocks": 2, "reach": 4}
+TABLE = [7, 2, 5, 1, 3]
+
+
+@pytest.mark.parametrize(("context", "far"), [(11, 0), (12, 2), (14, 2)])
+def test_far_blocks_lie_before_every_bias(context, far):
+    """Two blocks of four end at 8, and a bias reaches back four positions: from 12 on."""
+    keys = build_prefill([1], [context], [TABLE], **FAR).keys
+    padded = TABLE[: -(-context // 4)] + [9] * 5
+    assert keys.far_QF.tolist() == [padded[:far]]
+    assert keys.blocks_QM.tolist() == [padded[far:5]]
+    assert keys.every_QB.tolist() == [padded[:5]]
+
+
+def test_far_blocks_are_far_for_every_row_or_for_none():
+    def far(contexts, **more):
+        arguments = {**FAR, "num_rows": 2, **more}
+        tables = [TABLE, TABLE[::-1]][: len(contexts)]
+        return build_prefill([1] * len(contexts), contexts, tables, **arguments).keys.far_QF.shape
+
+    assert far([12, 19]) == (2, 2)
+    assert far([19, 11]) == (2, 0)
+    assert far([19]) == (2, 0), "a padding row has no context"
+    assert far([12, 19], switches=Switches(near_far=False)) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "far"),
+    [((1, 6, 0), 0), ((1, 6, 4), 0), ((1, 6, 8), 2), ((1, 6, 16), 6), ((1, 8, 16), 0)],
+)
+def test_a_bucket_has_more_blocks_than_the_next_smaller_one(bucket, far):
+    """Of the same rows and query tokens: (1, 8) has no smaller one."""
+    listed = [(1, 6, 0), (1, 6, 4), (1, 6, 8), (1, 6, 16), (1, 8, 16), (2, 6, 12)]
+    assert sure_far_blocks(listed, bucket, reach=8, size=4) == far
+
+
+@pytest.mark.parametrize(
+    "buckets", [generate(Profile(n)).prefill for n in (9_000, 70_000)], ids=len
+)
+def test_every_request_of_a_listed_bucket_has_its_far_blocks(buckets):
+    """So that a bucket has one graph: tried on the fewest positions that get it."""
+    seen = 0
+    for bucket in buckets:
+        far = sure_far_blocks(buckets, bucket, reach=1024, size=128)
+        least = next(
+            b for b in range(bucket[2] + 1) if choose(buckets, (1, bucket[1], b)) == bucket
+        )
+        context = max(0, (least - 1) * 128 + 1)
+        step = build_prefill(
+            [1],
+            [context],
+            [range(least + 1)],
+            num_rows=1,
+            row_length=bucket[1],
+            num_context_blocks=bucket[2],
+            block_size=128,
+            pad_block=9999,
+            num_far_blocks=far,
+            reach=1024,
+        )
+        assert step.keys.far_QF.shape == (1, far)
+        seen += far > 0
+    assert seen > 20
+
+
+@pytest.mark.parametrize(("positions", "reach"), [(1, 0), (2, 4), (5, 4), (6, 8)])
+def test_positions_that_the_first_query_may_look_back_to(positions, reach):
+    assert reach_of(positions, 4) == reach
 
 
 def test_a_decode_step_by_hand():

@@ -13,7 +13,7 @@ A request of context n and length l needs blocks 0 .. (n + l - 1) // block_size 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -40,6 +40,25 @@ def window_blocks(window: int, block_size: int) -> int:
     return touched_blocks(window, block_size)
 
 
+def reach_of(positions: int, block_size: int) -> int:
+    """The `positions - 1` positions before a chunk that its first query may see or have a bias for,
+    in whole blocks."""
+    return -(-(positions - 1) // block_size) * block_size
+
+
+def sure_far_blocks(
+    buckets: Iterable[tuple[int, int, int]], bucket: tuple[int, int, int], reach: int, size: int
+) -> int:
+    """Far blocks of every request that gets `bucket` (rows, query tokens, context blocks).
+
+    It has more context blocks than the next smaller bucket of its rows and query tokens, or it
+    would have got that one; what is `reach` positions of those away is far, whatever is padding.
+    """
+    rows, query, blocks = bucket
+    smaller = (b for r, q, b in buckets if (r, q) == (rows, query) and b < blocks)
+    return max(0, max(smaller, default=0) - reach // size)
+
+
 def build_prefill(
     lengths: Sequence[int],
     contexts: Sequence[int],
@@ -50,11 +69,16 @@ def build_prefill(
     num_context_blocks: int,
     block_size: int,
     pad_block: int,
+    num_far_blocks: int = 0,
+    reach: int = 0,
     switches: Switches = DEFAULTS,
     device: torch.device | str | None = None,
 ) -> HpuStep:
     """A prefill step of up to `num_rows` requests in buckets of `row_length` new tokens and
     `num_context_blocks` context blocks.
+
+    The first `num_far_blocks` of them are far where that is true of every row: all their positions
+    lie before `context - reach`. Where it is not, or with `near_far` off, none is.
 
     Raises ValueError where a request does not fit its bucket or its table.
     """
@@ -66,12 +90,17 @@ def build_prefill(
         lengths, contexts, tables, num_rows, row_length, block_size, pad_block
     )
     padded = [0] * (num_rows - len(lengths))
+    blocks_QM = context_blocks(
+        contexts, tables, num_rows, num_context_blocks, block_size, pad_block
+    ).to(device)
+    far = num_far_blocks if switches.near_far else 0
+    if min([*contexts, *padded]) < far * block_size + reach:
+        far = 0
     keys = PrefillKeys(
         torch.tensor([*contexts, *padded]).to(device),
         torch.tensor([*lengths, *padded]).to(device),
-        context_blocks(contexts, tables, num_rows, num_context_blocks, block_size, pad_block).to(
-            device
-        ),
+        blocks_QM[:, :far],
+        blocks_QM[:, far:],
     )
     rows = conv_rows(lengths, contexts, tables, num_rows, row_length, block_size, pad_block)
     return HpuStep(
@@ -150,7 +179,7 @@ def context_blocks(
     block_size: int,
     pad_block: int,
 ) -> Tensor:
-    """`PrefillKeys.blocks_QM`. ValueError where a context does not fit `num_context_blocks`."""
+    """int64 [Q, num_context_blocks] context blocks. ValueError where a context does not fit."""
     blocks_QM = torch.full((num_rows, num_context_blocks), pad_block, dtype=torch.int64)
     for q, (context, table) in enumerate(zip(contexts, tables, strict=True)):
         count = -(-context // block_size)

@@ -9,7 +9,7 @@ for a model like ours:
     rows.store_QR                     store_indices_tensor          store_indices_tensor
     rows.ends_QR                      seqlens_offsets_for_blocks    seqlens_offsets_for_blocks
     keys.contexts_Q, lengths_Q        context_lens_tensor, seq_lens_tensor
-    keys.blocks_QM                    block_list
+    keys.far_QF, blocks_QM            window_block_list, block_list
     keys.every                                                      block_list, blocks_caching_range
     keys.window                                                     window_block_list, _groups
     slots_T                           slot_mapping                  slot_mapping
@@ -44,7 +44,8 @@ def put(metadata: Any, step: HpuStep, no_mask: Tensor) -> None:
     keys = step.keys
     if isinstance(keys, PrefillKeys):
         metadata.context_lens_tensor, metadata.seq_lens_tensor = keys.contexts_Q, keys.lengths_Q
-        metadata.block_list = keys.blocks_QM.flatten() if keys.blocks_QM.numel() else None
+        metadata.block_list = _listed(keys.blocks_QM)
+        metadata.window_block_list = _listed(keys.far_QF)
         metadata.attn_bias = no_mask
     else:
         metadata.block_list, metadata.blocks_caching_range = (
@@ -70,6 +71,7 @@ def take(metadata: Any, positions_QS: Tensor, switches: Switches) -> HpuStep:
         keys: PrefillKeys | DecodeKeys = PrefillKeys(
             metadata.context_lens_tensor,
             metadata.seq_lens_tensor,
+            _blocks(metadata.window_block_list, rows.load_Q, num_rows),
             _blocks(metadata.block_list, rows.load_Q, num_rows),
         )
     else:
@@ -88,8 +90,13 @@ def take(metadata: Any, positions_QS: Tensor, switches: Switches) -> HpuStep:
     )
 
 
+def _listed(blocks_QM: Tensor) -> Tensor | None:
+    """Flat; None where there are none."""
+    return blocks_QM.flatten() if blocks_QM.numel() else None
+
+
 def _blocks(block_list: Tensor | None, like: Tensor, num_rows: int) -> Tensor:
-    """blocks_QM; [Q, 0] where no request has a context."""
+    """`[Q, M]` of a flat list; `[Q, 0]` of none."""
     if block_list is None:
         return torch.empty(num_rows, 0, dtype=like.dtype, device=like.device)
     return block_list.view(num_rows, -1)

@@ -88,11 +88,14 @@ def _moe(
 
 
 def _scores(q_QNSH: Tensor, k_QGKH: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """float32 `[Q, G, N / G, S, KV]`; query head n reads key/value head n // (N / G)."""
+    """float32 `[Q, G, N / G, S, KV]`; query head n reads key/value head n // (N / G). The mask is
+    one for each query head, or one for all."""
     heads = k_QGKH.shape[1]
     q = q_QNSH.float().unflatten(1, (heads, -1))
     scores = q @ k_QGKH.float().transpose(-1, -2)[:, :, None] * scale
-    return scores if mask is None else scores + mask.float().unflatten(1, (heads, -1))
+    if mask is None:
+        return scores
+    return scores + (mask.unflatten(1, (heads, -1)) if mask.shape[1] > 1 else mask[:, None])
 
 
 def _fsdpa_lse(

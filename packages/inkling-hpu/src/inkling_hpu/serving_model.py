@@ -31,6 +31,7 @@ from inkling_hpu import carriers
 from inkling_hpu.backend import backend, require
 from inkling_hpu.conv_rows import HpuConvStore
 from inkling_hpu.kv_cache import HpuKVCache
+from inkling_hpu.merge_check import checked
 from inkling_hpu.parallel import collectives
 from inkling_hpu.self_check import check_experts
 from inkling_hpu.switches import Switches
@@ -111,6 +112,10 @@ class InklingForGaudi(nn.Module):
         )
         self.decoder.load_weights((name, tensor.to(self.device)) for name, tensor in streamed)
         check_experts(self.decoder)
+        heads = tp.shard(self.geometry.num_attention_heads, "num_attention_heads")
+        kv_heads = tp.kv_heads(self.geometry.num_key_value_heads)
+        probe = (heads, kv_heads, self.geometry.head_dim, self.decoder.dtype, self.device)
+        self.switches = checked(self.switches, *probe)
         logger.info(
             "Inkling: %d layers, %s, %s; a conv row takes %d bytes per block and layer",
             self.geometry.num_hidden_layers,

@@ -3,7 +3,7 @@
 A graph is compiled per shape, so a step has Q rows of S positions each (packed T = Q * S) and
 everything that differs between two steps of one shape is a tensor. Two kinds:
 
-    prefill   S > 1 (or one new token in a row of S); keys = blocks of the context | new tokens
+    prefill   S > 1 (or one new token in a row of S); keys = far blocks | other blocks | new tokens
     decode    S = 1; keys = flat list of blocks of all requests, with the request that owns each
 
 Row q brings `lengths_Q[q] <= S` new tokens, at the front of its row; the rest of the row is
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from inkling_hpu.switches import DEFAULTS, Switches
@@ -49,17 +50,27 @@ class ConvRows:
 
 @dataclass(frozen=True, eq=False)
 class PrefillKeys:
-    """Keys of a prefill step: gathered context blocks in front of the new tokens.
+    """Keys of a prefill step: context blocks in front of the new tokens.
 
     contexts_Q: int64 [Q] tokens processed before; 0 in padding rows.
     lengths_Q: int64 [Q] new tokens; 0 in padding rows.
-    blocks_QM: int64 [Q, M] blocks of positions 0 .. context-1 in order, then the pad block; M = 0
-        where no row has a context.
+    far_QF: int64 [Q, F] blocks of positions 0 .. F * L - 1, all of them real and too far from every
+        new token for a bias; F may be 0.
+    blocks_QM: int64 [Q, M] the blocks behind them, up to position context - 1 in order, then the
+        pad block; M = 0 where no row has a context.
     """
 
     contexts_Q: Tensor
     lengths_Q: Tensor
+    far_QF: Tensor
     blocks_QM: Tensor
+
+    @cached_property
+    def every_QB(self) -> Tensor:
+        """int64 [Q, F + M] blocks of positions 0 .. context - 1, then padding."""
+        if not self.far_QF.shape[1]:
+            return self.blocks_QM
+        return torch.cat([self.far_QF, self.blocks_QM], dim=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ class Switches:
 
     local_window_prefill: local layers fetch and bias only the context blocks that their window
         reaches (`INKLING_LOCAL_WINDOW_PREFILL`).
+    near_far: global layers attend to keys that have no bias apart from those that may have one, and
+        merge (`INKLING_NEAR_FAR`); off, one mask covers the whole context.
     single_reduce: routed and shared experts are added on each rank and reduced together
         (`INKLING_MOE_SINGLE_REDUCE`); off, each is reduced on its own.
     step_hoist: what depends on the step alone is computed once per step, not once per layer
@@ -34,13 +36,14 @@ class Switches:
         blocks (`INKLING_LOCAL_SDPA`); off, paged attention like global ones.
     shared_in_kernel: shared experts are experts of the one kernel that every token chooses
         (`INKLING_SHARED_IN_KERNEL`); off, they are two products beside it.
-    mask_bytes: budget in bytes of one prefill mask with its index (`INKLING_MASK_BYTES`); query
-        rows are cut into blocks that fit.
+    mask_bytes: budget in bytes of one prefill mask with what it is made of (`INKLING_MASK_BYTES`);
+        query rows are cut into blocks that fit.
     warmup_step_seconds: longest that the warm-up waits for one graph
         (`INKLING_WARMUP_STEP_SECONDS`); then the process ends with a dump. 0 is no limit.
     """
 
     local_window_prefill: bool = True
+    near_far: bool = True
     single_reduce: bool = True
     step_hoist: bool = True
     conv_hoist: bool = True
@@ -77,6 +80,7 @@ DEFAULTS = Switches()
 
 VARIABLES = {
     "local_window_prefill": "INKLING_LOCAL_WINDOW_PREFILL",
+    "near_far": "INKLING_NEAR_FAR",
     "single_reduce": "INKLING_MOE_SINGLE_REDUCE",
     "step_hoist": "INKLING_STEP_HOIST",
     "conv_hoist": "INKLING_CONV_HOIST",

@@ -3,12 +3,13 @@
     rms_norm                FusedRMSNorm.apply
     moe                     torch.ops.hpu.mixture_of_experts, the kernel alone: no reduce is in it
     fsdpa                   FusedSDPA.apply, the mask holding causality, window and padding
+    fsdpa_lse               torch.ops.hpu.sdpa_recomp_fwd, which also returns row maximum and sum
     all_reduce, all_gather  vLLM's tensor-parallel collectives
     decode.kernel           paged attention of vllm-gaudi, with a bias per block
     end_graph               mark_step
 
-`mm_f32` and `fsdpa_lse` keep their torch bodies: no vllm-gaudi code calls such kernels the way they
-would have to be called, so nothing says that they work.
+`mm_f32` keeps its torch body: no vllm-gaudi code calls such a kernel the way it would have to be
+called, so nothing says that it works.
 
 What it is not: the markers (inkling_hpu.markers), whose arguments these take, or a proof: the
 kernels' own rounding was never seen here (docs/backends/hpu.md).
@@ -41,6 +42,7 @@ def bind() -> None:
         rms_norm=_RmsNorm(rms_norm()),
         moe=mixture_of_experts,
         fsdpa=_FusedSdpa(fsdpa(), softmax),
+        fsdpa_lse=_SdpaWithSums(softmax),
         all_reduce=tensor_model_parallel_all_reduce,
         all_gather=lambda x, size: tensor_model_parallel_all_gather(x),
     )
@@ -81,6 +83,41 @@ class _FusedSdpa:
         return self.kernel.apply(
             q, k, v, mask, 0.0, False, scale, self.softmax, recompute, None, padding
         )
+
+
+class _SdpaWithSums:
+    """The kernel behind FusedSDPA in its form for training, called as vllm-gaudi calls it for
+    attention in slices: it returns out, row maximum m and inverse row sum 1 / l.
+
+        lse = m - log(1 / l)
+
+    In "fast" mode 1 / l carries a constant factor, which adds the same number to every lse and so
+    cancels where parts are merged, if all calls have one mode (`self_check.parts_problem`).
+    """
+
+    def __init__(self, softmax: str) -> None:
+        self.softmax = softmax
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        # comes with a Gaudi image, and only this kernel needs it: a bridge without these names
+        # is found out by the self-check, not at start
+        from habana_frameworks.torch.hpex.kernels.FusedSDPA import (  # type: ignore[import-not-found]
+            gqa_input_reshape_fwd,
+            gqa_output_reshape,
+            is_gqa,
+        )
+
+        grouped = is_gqa(q, k)
+        if grouped:
+            q, k, v, mask = gqa_input_reshape_fwd(q, k, v, mask)
+        causal, backward, padding = False, True, "right"  # sums come with the backward pass only
+        found = torch.ops.hpu.sdpa_recomp_fwd(
+            q, k, v, mask, 0.0, scale, causal, backward, self.softmax, None, padding
+        )
+        out, top, inverse = (gqa_output_reshape(x) if grouped else x for x in found[:3])
+        return out, (top.float() - inverse.float().log()).squeeze(-1)
 
 
 def mixture_of_experts(
