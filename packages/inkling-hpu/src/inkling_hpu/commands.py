@@ -20,6 +20,19 @@ BENCH_OPS = Command(
     conf="inkling_hpu.counter.conf",
 )
 
+BENCH_MASKS = Command(
+    "bench masks",
+    "bench_masks",
+    "masks of one prefill chunk by context, counted without a device",
+    "inkling_hpu.counter.settings:BenchMasksSettings",
+    "inkling_hpu.counter.masks_command:run",
+    (
+        "inkling bench masks",
+        "inkling bench masks model=inkling_small tp=8 context=[256000] format=json",
+    ),
+    conf="inkling_hpu.counter.conf",
+)
+
 BUCKETS = Command(
     "buckets",
     "buckets",

@@ -1,18 +1,18 @@
 """docs/backends/hpu-op-count.md: its figures are what the command prints.
 
-To write them anew:  python packages/inkling-hpu/tests/counter/test_document.py
+To write them anew, beside counted_figures.py:  PYTHONPATH=. python counter/test_document.py
 """
 
 import contextlib
 import io
 import json
-import re
 from pathlib import Path
+
+from counted_figures import COUNTED, table
 
 from inkling_core.cli.main import main
 
 DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "backends" / "hpu-op-count.md"
-COUNTED = re.compile(r"(<!-- counted: begin -->\n).*?(<!-- counted: end -->)", re.DOTALL)
 ASKED = ["bench", "ops", "backend=hpu", "model=inkling_small", "tp=8", "format=json"]
 SIZES = ((1, 8192), (16, 8192), (1, 262_144), (16, 262_144))  # streams, context
 
@@ -23,13 +23,6 @@ def run(*words):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         assert main([*ASKED, *words]) == 0
     return json.loads(out.getvalue())
-
-
-def table(headings, rows):
-    """A Markdown table; numbers to the right."""
-    rule = "|".join("---" if not place else "---:" for place in range(len(headings)))
-    lines = [" | ".join(map(str, row)) for row in (headings, *rows)]
-    return "\n".join([f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])])
 
 
 def figures():

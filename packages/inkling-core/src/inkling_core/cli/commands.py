@@ -179,6 +179,7 @@ BUILT_IN: dict[str, Command] = {row.name: row for row in _ROWS}
 
 # Commands that belong to a package that may be absent: name -> distribution.
 ELSEWHERE = {
+    "bench masks": "inkling-hpu",
     "bench ops": "inkling-hpu",
     "buckets": "inkling-hpu",
     "parsers": "inkling-parsers",

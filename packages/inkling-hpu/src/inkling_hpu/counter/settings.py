@@ -1,4 +1,4 @@
-"""Settings of `inkling bench ops`; the convention is that of `inkling_core.cli.settings`."""
+"""Settings of `inkling bench ops` and `bench masks`, by `inkling_core.cli.settings`' convention."""
 
 from __future__ import annotations
 
@@ -53,3 +53,39 @@ class BenchOpsSettings:
         check_choice("format", self.format, FORMATS)
         for name in ("tp", "streams", "context"):
             check_at_least(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class BenchMasksSettings:
+    """Settings of `inkling bench masks`.
+
+    model: as `inkling bench ops` takes it.
+    tp: tensor-parallel size; the chunk of one rank is counted.
+    chunk: new tokens of the prefill step.
+    context: tokens processed before; several make a row each.
+    max_model_len: longest request, by which the buckets are those of `inkling buckets`.
+    dtype: arithmetic of the model.
+    format: table or json.
+    """
+
+    model: str = "inkling_small"
+    tp: int = 8
+    chunk: int = 2048
+    context: tuple[int, ...] = (0, 32_768, 131_072, 256_000)
+    max_model_len: int = 262_144
+    dtype: str = "bfloat16"
+    format: str = "table"
+
+    def __post_init__(self) -> None:
+        check_choice("dtype", self.dtype, ("bfloat16", "float32"))
+        check_choice("format", self.format, FORMATS)
+        check_at_least("tp", self.tp, 1)
+        check_at_least("chunk", self.chunk, 2)
+        if not self.context or min(self.context) < 0:
+            raise ValueError(f"context={list(self.context)} must name lengths of 0 or more")
+        longest = max(self.context) + self.chunk
+        if longest > self.max_model_len:
+            raise ValueError(
+                f"a context of {max(self.context)} and a chunk of {self.chunk} are {longest} "
+                f"tokens, max_model_len={self.max_model_len}: raise it or shorten the context"
+            )
