@@ -28,8 +28,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
-# The parser takes whitespace around a header for noise.
-NAMES = SPOKEN.filter(lambda name: name == name.strip())
+# The parser takes whitespace around a header for noise, and a second line for an answer.
+NAMES = SPOKEN.filter(lambda name: name == name.strip() and "\n" not in name)
 CALL = st.fixed_dictionaries(
     {"name": NAMES, "arguments": st.dictionaries(TEXT, VALUES, max_size=3)}
 )
