@@ -161,6 +161,14 @@ def test_the_smallest_change_comes_first():
     assert changes(CPU, one, CONFIG) == [{"kv_cache_mib": 7163}, {"memory_gib": 9}]
 
 
+def test_free_memory_is_looked_at_once(monkeypatch, capsys):
+    """It changes between two looks, and the parts of a plan have to add up."""
+    free = iter([4 * 2**30, 2**20])
+    monkeypatch.setattr("inkling_core.doctor.fit.available_memory", lambda machine: next(free))
+    assert main(["plan", "max_model_len=4096", "format=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["card_bytes"] == 4 * 2**30
+
+
 def test_a_model_in_bfloat16_and_the_embedded_one_in_float32():
     small = replace(NANO, model="inkling_small", memory_gib=600, kv_cache_mib=8192)
     found = CPU.plan(small, PRESETS["inkling_small"])

@@ -39,7 +39,8 @@ def mixture(
     ids_TX = torch.topk(choice_TE, num_chosen + num_shared, dim=-1).indices
     weights_TX = torch.softmax(F.logsigmoid(logits_TE.gather(-1, ids_TX)), dim=-1)
     weights_TX = (weights_TX * weights.scale).to(x_TD.dtype)
-    return (every_expert(x_TD, ids_TX, weights_TX, *weights[-4:]),)
+    routed, shared = (weights.w13, weights.w2), (weights.shared_w13, weights.shared_w2)
+    return (every_expert(x_TD, ids_TX, weights_TX, *routed, *shared),)
 
 
 JOINED = {

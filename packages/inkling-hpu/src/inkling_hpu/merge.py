@@ -4,7 +4,7 @@
     out = sum_p out_p * exp(lse_p - max lse) / sum_p exp(lse_p - max lse)
 
 A number that all parts add to their lse cancels, so a factor on all row sums does no harm; one on
-some of them would, silently: `self_check.parts_problem` looks for it on the machine that serves.
+some of them would, silently: `merge_check` looks for it on the machine that serves.
 
 What it is not: the parts (prefill.py) or a kernel (`markers.fsdpa_lse`).
 """

@@ -11,13 +11,13 @@ from inkling_hpu.buckets.profile import Profile
 from inkling_hpu.counter.masks_command import run
 from inkling_hpu.counter.prefill_chunk import count_chunk
 from inkling_hpu.counter.settings import BenchMasksSettings
-from inkling_hpu.switches import Switches
+from inkling_hpu.switches import DEFAULTS, Switches
 
 WHOLE = Switches(local_window_prefill=False, near_far=False)
 MIB, GB = 2**20, 1e9
 
 
-def small(context, switches=Switches(), chunk=2048):  # noqa: B008 - frozen
+def small(context, switches=DEFAULTS, chunk=2048):
     """One rank of eight of Inkling-Small after `context` tokens."""
     profile = Profile(262_144, chunk=chunk)
     return count_chunk(PRESETS["inkling_small"], torch.bfloat16, 8, profile, context, switches)

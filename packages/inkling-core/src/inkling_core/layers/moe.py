@@ -1,8 +1,8 @@
 """Mixture of experts: router, routed experts, shared experts, one sum over the ranks.
 
 Not the choice or the weights (`ops.router`) and not the expert math (`ops.experts`); the three ops
-are one joined step (`inkling_core.joined`). Every rank
-holds a slice of the width of every expert, so routing is replicated and needs no exchange.
+are one joined step (`inkling_core.joined`). Every rank holds a slice of the width of every expert,
+so routing is replicated and needs no exchange.
 """
 
 from functools import partial

@@ -7,6 +7,7 @@ its tables (report.py).
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ GROUP = "inkling.plan"
 def run(settings: PlanSettings) -> int:
     """Prints the plan or the refusal; the exit status."""
     planner, config = planner_of(settings.device), config_of(settings.model)
+    # read once: what is free on this machine changes between two looks
+    settings = replace(settings, memory_gib=planner.memory_bytes(settings) / GIB)
     problems = planner.problems(settings, config)
     if problems:
         found = changes(planner, settings, config)

@@ -8,7 +8,9 @@ What it is not: the rules; the server refuses the same with the same functions (
 
 from __future__ import annotations
 
+import shlex
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -161,9 +163,6 @@ def _command(asked: PlanSettings, ranks: int, length: int) -> str:
 
 def checkpoint_word(model: str) -> str:
     """The folder, as a word of a command line; DIR where a model was named and no folder."""
-    import shlex
-    from pathlib import Path
-
     return shlex.quote(model) if Path(model).is_dir() else "DIR"
 
 

@@ -56,7 +56,8 @@ def set_gauge(name: str, value: float) -> None:
 
 
 def report_rows(rows: Sequence[Tensor]) -> None:
-    """rows: per layer `[blocks, J, width]`, as a conv store holds them."""
+    """rows: `[blocks, J, width]` tensors, as a conv store holds them; on a Gaudi there are two more
+    rows than blocks, for padding and of zeros."""
     set_gauge("inkling:conv_rows", len(rows[0]))
     set_gauge("inkling:conv_row_bytes", sum(one.numel() * one.element_size() for one in rows))
 

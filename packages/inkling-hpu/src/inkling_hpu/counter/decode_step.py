@@ -29,9 +29,8 @@ from inkling_hpu.step import HpuStep
 from inkling_hpu.switches import Switches
 
 BLOCK_SIZE = 128  # vllm-gaudi's
-POOL_BLOCKS = (
-    2560  # of the reference deployment; a pool decides how many tensors hold its conv rows
-)
+POOL_BLOCKS = 2560
+"""Of the reference deployment; a pool decides how many tensors hold its conv rows."""
 META = torch.device("meta")
 
 

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from inkling_core.config.named import config_of
 from inkling_hpu.buckets.profile import Profile
-from inkling_hpu.counter.command import config_of
 from inkling_hpu.counter.prefill_chunk import ChunkCount, count_chunk
 from inkling_hpu.counter.settings import BenchMasksSettings
 from inkling_hpu.switches import Switches

@@ -92,7 +92,7 @@ class _SdpaWithSums:
         lse = m - log(1 / l)
 
     In "fast" mode 1 / l carries a constant factor, which adds the same number to every lse and so
-    cancels where parts are merged, if all calls have one mode (`self_check.parts_problem`).
+    cancels where parts are merged, if all calls have one mode (`merge_check`).
     """
 
     def __init__(self, softmax: str) -> None:
