@@ -9,6 +9,7 @@ from inkling_hpu.buckets.coverage import choose
 from inkling_hpu.buckets.generate import generate
 from inkling_hpu.buckets.profile import Profile
 from inkling_hpu.builders import (
+    FarBlocks,
     build_decode,
     build_prefill,
     conv_rows,
@@ -72,6 +73,14 @@ def test_a_bucket_has_more_blocks_than_the_next_smaller_one(bucket, far):
     """Of the same rows and query tokens: (1, 8) has no smaller one."""
     listed = [(1, 6, 0), (1, 6, 4), (1, 6, 8), (1, 6, 16), (1, 8, 16), (2, 6, 12)]
     assert sure_far_blocks(listed, bucket, reach=8, size=4) == far
+
+
+def test_a_bucket_keeps_its_far_blocks_when_others_are_listed_later():
+    """Or its next step would have other shapes, and so another graph."""
+    far, bucket = FarBlocks(reach=8, block_size=4), (1, 256, 32)
+    assert far.of([(1, 256, 16), bucket], bucket) == 14
+    assert far.of([(1, 256, 16), (1, 256, 24), bucket], bucket) == 14
+    assert far.of([(1, 256, 16), (1, 256, 24)], (1, 256, 24)) == 14
 
 
 @pytest.mark.parametrize(

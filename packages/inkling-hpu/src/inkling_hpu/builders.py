@@ -14,6 +14,7 @@ A request of context n and length l needs blocks 0 .. (n + l - 1) // block_size 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -57,6 +58,25 @@ def sure_far_blocks(
     rows, query, blocks = bucket
     smaller = (b for r, q, b in buckets if (r, q) == (rows, query) and b < blocks)
     return max(0, max(smaller, default=0) - reach // size)
+
+
+@dataclass(frozen=True)
+class FarBlocks:
+    """`sure_far_blocks` of a server, kept from the first step of a bucket on: vllm-gaudi lists more
+    buckets while it serves, and a bucket has one graph.
+
+    reach: positions before a chunk that may have a bias. block_size: positions of a block.
+    """
+
+    reach: int
+    block_size: int
+    known: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    def of(self, buckets: Iterable[tuple[int, int, int]], bucket: tuple[int, int, int]) -> int:
+        """Far blocks of `bucket`, by what was listed when it was first asked for."""
+        if bucket not in self.known:
+            self.known[bucket] = sure_far_blocks(buckets, bucket, self.reach, self.block_size)
+        return self.known[bucket]
 
 
 def build_prefill(

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from inkling_hpu import carriers
-from inkling_hpu.builders import build_decode, build_prefill, reach_of, sure_far_blocks
+from inkling_hpu.builders import FarBlocks, build_decode, build_prefill, reach_of
 from inkling_hpu.gaudi.imports import HPUModelRunner
 from inkling_hpu.refusals import RefusedError, pool_reason
 from inkling_hpu.upstream_fixes import UpstreamFixes
@@ -87,8 +87,8 @@ class InklingRunner(WatchedWarmup, UpstreamFixes, HPUModelRunner):
             num_context_blocks=bucket[-1],
             block_size=self.attn_block_size,
             pad_block=self._PAD_BLOCK_ID,
-            num_far_blocks=self._far_blocks(bucket),
-            reach=self._reach,
+            num_far_blocks=self._far_blocks.of(self.bucketing_manager.prompt_buckets, bucket),
+            reach=self._far_blocks.reach,
             switches=self.get_model().switches,
             device=self.device,
         )
@@ -126,23 +126,10 @@ class InklingRunner(WatchedWarmup, UpstreamFixes, HPUModelRunner):
         carriers.put(data.attn_metadata, step, self._no_mask)
         return data
 
-    def _far_blocks(self, bucket: tuple[int, int, int]) -> int:
-        """See `sure_far_blocks`; kept from the first step of a bucket on, since vllm-gaudi lists
-        more buckets while it serves and a bucket has one graph."""
-        if bucket not in self._far:
-            listed = self.bucketing_manager.prompt_buckets
-            self._far[bucket] = sure_far_blocks(listed, bucket, self._reach, self.attn_block_size)
-        return self._far[bucket]
-
     @cached_property
-    def _far(self) -> dict[tuple[int, int, int], int]:
-        return {}
-
-    @cached_property
-    def _reach(self) -> int:
-        """Positions before a chunk that may have a bias."""
-        config = self.get_model().geometry
-        return reach_of(max(config.rel_extent, config.sliding_window), self.attn_block_size)
+    def _far_blocks(self) -> FarBlocks:
+        config, size = self.get_model().geometry, self.attn_block_size
+        return FarBlocks(reach_of(max(config.rel_extent, config.sliding_window), size), size)
 
     def _tables(self, table_QM: Tensor, contexts: Sequence[int]) -> list[list[int]]:
         """Block ids up to each request's new token, as the device knows them."""
