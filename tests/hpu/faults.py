@@ -32,6 +32,10 @@ FAULTS = {
     "bias-off-by-one": Fault(
         "bias.py", "distance.clamp(0, extent)", "(distance + 1).clamp(0, extent)"
     ),
+    "local-bias-dropped": Fault(
+        "local_decode.py", "rel_BNR[..., :window]", "rel_BNR[..., :window] * 0"
+    ),
+    "local-bias-off-by-one": Fault("local_decode.py", "column_K).clamp(", "column_K + 1).clamp("),
     "prefill-bias-dropped": Fault("skew.py", ":extent].flip(-1)", ":extent].flip(-1) * 0"),
     "far-keys-forgotten": Fault("prefill.py", "if keys.far_QF.shape[1] and", "if False and"),
     # every chunk but the first starts from the zero row

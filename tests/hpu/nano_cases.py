@@ -43,6 +43,13 @@ def batch(of: Sequence[Exam]) -> Batch:
     return Batch([one.prompt for one in of], [len(one.answer) for one in of])
 
 
+def within(of: Sequence[Exam]) -> Batch:
+    """Each prompt with a beginning of its right answer, whatever its length, and one token more:
+    a prefill chooses that token, where it would be a decode step."""
+    prompts = [[*one.prompt, *one.answer[:given]] for one in of for given in range(len(one.answer))]
+    return Batch(prompts, [1] * len(prompts))
+
+
 def first_turns(of: Sequence[Exam]) -> list[Exam]:
     """The same conversations up to their first answer."""
     text = Text.from_checkpoint(EMBEDDED)
